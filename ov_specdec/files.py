@@ -97,8 +97,7 @@ def read_sections(path: Path) -> dict[str, Any]:
     content = json.loads(path.read_text(encoding="utf-8"))
     if content["version"] != VERSION:
         raise ValueError("it has another format")
-    sections: dict[str, Any] = content["sections"]
-    return sections
+    return dict(content["sections"])
 
 
 def read_section(path: Path | None, section: str, kind: type[T]) -> T | None:

@@ -55,8 +55,7 @@ def unescape(text: str) -> str:
 def read_text(file: str) -> str:
     """The text of a file; of stdin for -."""
     with click.open_file(file, encoding=ENCODING) as stream:
-        text: str = stream.read()
-    return text
+        return str(stream.read())
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -1,7 +1,6 @@
 """Warpers such as temperature and top_k: turn a row of logits into a distribution."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +52,8 @@ class LogitsWarper:
             rank = len(logits) - self.top_k
             ids = (logits >= np.partition(logits, rank)[rank]).nonzero()[0]
             logits = logits[ids]
-        weights = _weights(logits, peak, self._divisor)
+        least, most = TEMPERATURES
+        weights = _weights(logits, peak, np.float32(min(max(self.temperature, least), most)))
         if self.top_p < 1.0:
             ids, weights = _select(_nucleus(weights, self.top_p), ids, weights)
         if self.min_p > 0.0:
@@ -62,10 +62,6 @@ class LogitsWarper:
             ids, weights = _keep(weights > 0.0, ids, weights)
             ids, weights = _keep(_is_typical(weights, self.typical_p), ids, weights)
         return Distribution(ids, weights / weights.sum())
-
-    @cached_property
-    def _divisor(self) -> np.float32:
-        return np.float32(min(max(self.temperature, TEMPERATURES[0]), TEMPERATURES[1]))
 
 
 def _weights(logits: Logits, peak: float, temperature: np.float32) -> Weights:

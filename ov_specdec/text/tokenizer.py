@@ -87,8 +87,7 @@ class Tokenizer:
     @cached_property
     def full_spec(self) -> dict[str, Any]:
         """`spec` as the library reads it, with defaults for what the file omits."""
-        spec: dict[str, Any] = json.loads(self._backend.to_str())
-        return spec
+        return dict(json.loads(self._backend.to_str()))
 
     @cached_property
     def vocab_size(self) -> int:
@@ -210,7 +209,7 @@ class Tokenizer:
 
     def find_language(self, option: str, name: str) -> int:
         """The id of a language's token; `OptionError` if there is none. option: names it."""
-        added = {token["content"]: token["id"] for token in self.spec.get("added_tokens", ())}
+        added: dict[str, int] = {t["content"]: t["id"] for t in self.spec.get("added_tokens", ())}
         # Marks, such as "</s>" and "[MASK]", have brackets; languages: "fr_XX" or "__fr__".
         known = {content: token for content, token in added.items() if content[:1] not in "<["}
         if name not in known:
@@ -219,8 +218,7 @@ class Tokenizer:
                 f"{{option}} is not known to the model's tokenizer: {hint}",
                 option=Option(option, name),
             )
-        token: int = known[name]
-        return token
+        return known[name]
 
     def _saved_language(self, src_lang: str) -> int:
         """The token of the language with which the tokenizer was saved, which it adds to texts."""
