@@ -7,10 +7,11 @@ automatic prefix caching, but keyed by the tokens themselves, and including part
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from itertools import compress, count
-from operator import attrgetter, ne
+from itertools import count
+from operator import attrgetter
 from typing import NamedTuple
 
+from ov_specdec.cache.slot import common_prefix
 from ov_specdec.errors import CacheFullError
 
 Root = tuple[Hashable]
@@ -173,11 +174,3 @@ class BlockPool:
 
 def _index(siblings: Sequence[Node], tokens: tuple[int, ...]) -> int:
     return bisect_left(siblings, tokens, key=attrgetter("tokens"))
-
-
-def common_prefix(tokens: Sequence[int], others: Sequence[int]) -> int:
-    """The length of the common prefix of two sequences."""
-    shorter = min(len(tokens), len(others))
-    if tokens[:shorter] == others[:shorter]:
-        return shorter
-    return next(compress(count(), map(ne, tokens, others)), shorter)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ov_specdec.cache.block_pool import common_prefix
+from ov_specdec.cache.slot import common_prefix
 from ov_specdec.cli.declare import command
 from ov_specdec.cli.generate import as_dict, warnings_of, why_plain
 from ov_specdec.cli.options import (

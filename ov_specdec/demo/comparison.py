@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from ov_specdec.cache.block_pool import common_prefix
+from ov_specdec.cache.slot import common_prefix
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.measure.methods import interleave

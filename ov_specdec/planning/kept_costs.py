@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from time import perf_counter
 
-from ov_specdec.cache.slot import BlockTable
+from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.errors import CacheFullError
 from ov_specdec.files import keep_section, read_section
 from ov_specdec.options.model import require

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.cache.block_pool import common_prefix
-from ov_specdec.cache.slot import LongRopeNamespace
+from ov_specdec.cache.slot import LongRopeNamespace, common_prefix
 from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.runner.base import ForwardOutput, HiddenStates, HiddenStatesReader, Runner, Span
 from ov_specdec.sampling.logits import Logits

@@ -9,7 +9,8 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.cache.block_pool import BlockPool
-from ov_specdec.cache.slot import BlockTable, Slot
+from ov_specdec.cache.block_table import BlockTable
+from ov_specdec.cache.slot import Slot
 from ov_specdec.cache.state_table import (
     LEAST_STATES,
     SPARE,

@@ -10,8 +10,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.cache.block_pool import common_prefix
-from ov_specdec.cache.slot import Slot
+from ov_specdec.cache.slot import Slot, common_prefix
 from ov_specdec.errors import SessionError
 from ov_specdec.runner.base import FEATURES, LOGITS_INDICES, LONG, STATES, Runner, Span
 from ov_specdec.sampling.logits import Logits

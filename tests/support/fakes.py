@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 from ov_specdec.cache.block_pool import BlockPool
-from ov_specdec.cache.slot import BlockTable
+from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.runner.base import Logits, Runner, Span
 from ov_specdec.runner.cached_sequence import CachedSequence
 

@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ov_specdec.cache.block_pool import BlockPool, common_prefix
-from ov_specdec.cache.slot import BlockTable
+from ov_specdec.cache.block_pool import BlockPool
+from ov_specdec.cache.block_table import BlockTable
+from ov_specdec.cache.slot import common_prefix
 from ov_specdec.errors import CacheFullError, SessionError
 
 TEXT = list(range(10, 20))

@@ -4,8 +4,9 @@ import random
 
 import pytest
 
-from ov_specdec.cache.block_pool import BlockPool, common_prefix
-from ov_specdec.cache.slot import BlockTable
+from ov_specdec.cache.block_pool import BlockPool
+from ov_specdec.cache.block_table import BlockTable
+from ov_specdec.cache.slot import common_prefix
 from ov_specdec.cache.state_table import NUM_OWN, ZEROS, StatePool, StateTable
 from ov_specdec.errors import CacheFullError
 
