@@ -208,6 +208,24 @@ def test_a_match_after_many_steps_without_one_is_taken_at_once():
         assert planner.plan([match(0.9)], answering(1)).plans[0].length > 5
 
 
+def test_a_choice_without_drafts_stays_until_costs_or_what_drafts_are_worth_change():
+    curve = CostCurve(PassCurve({1: 1.0, 16: 2.0}, per_read=0.001))
+    planner = Planner(Costs(curve))
+
+    def drafts(rate, num_cached=0):
+        estimate = replace(match(rate), num_cached=num_cached)
+        (plan,) = planner.plan([estimate], answering(1)).plans
+        assert plan.offer == estimate.offer
+        return plan.length > 0
+
+    assert [drafts(0.8, num_cached) for num_cached in (0, 5000, 0)] == [True, False, False]
+    assert drafts(0.9) is True
+    assert drafts(0.8) is True
+    assert drafts(0.8, 5000) is False
+    planner.costs.curve = replace(curve, is_measured=True)
+    assert drafts(0.8) is True
+
+
 def test_a_static_size_is_taken_though_another_is_a_bit_better():
     assert sizes(1.0, (0.95,) * 10 + (0.6,) * 20, static=(4,))[-1] == 4
     assert set(sizes(1.0, (0.9, 0.6) * 15, static=(8,))) == {8}
@@ -244,12 +262,12 @@ def test_a_sequence_tells_what_it_has_learnt():
 
 
 def test_a_draft_model_waits_where_it_has_to_read_more_than_it_will_save():
-    planner = Planner(Costs(CostCurve(PassCurve({1: 1.0}), PassCurve({1: 0.1, 1001: 100.1}))))
+    curve = CostCurve(PassCurve({1: 1.0}), PassCurve({1: 0.1, 1001: 100.1}))
 
     def drafts(num_unread, num_expected):
         estimate = replace(drafted(0.9), num_expected=num_expected)
         estimate = replace(estimate, offer=replace(estimate.offer, num_unread=num_unread))
-        return planner.plan([estimate], Load()).plans[0].length > 0
+        return Planner(Costs(curve)).plan([estimate], Load()).plans[0].length > 0
 
     # A token saves 0.6 seconds, and to read one takes 0.1.
     assert [drafts(1000, expected) for expected in (40, 128, 256)] == [False, False, True]
