@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from functools import cache, partial
 from pathlib import Path
 
@@ -24,6 +25,8 @@ def pytest_configure(config):
     # Profiles and cost curves are the user's: tests keep their own, from one run to the next, so
     # that passes are timed once for each model.
     os.environ["XDG_CACHE_HOME"] = str(config.cache.mkdir("user-cache"))
+    # A shell that runs the tests in the background has them ignore interrupts, and all they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # No test fails because the machine is busy.
     settings.register_profile("patient", deadline=None)
     settings.load_profile("patient")
