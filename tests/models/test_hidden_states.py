@@ -26,6 +26,7 @@ from ov_specdec.runner.probe import try_static
 from tests.support import tiny_heads
 from tests.support.command_line import run
 from tests.support.passes import NUM_IDS, Noting, tokens
+from tests.support.server import serving
 from tests.support.tiny import VOCAB_SIZE, export
 from tests.support.tiny_heads import DRAFTED, Format, pard2_rows, save_main, save_pard2
 
@@ -352,7 +353,7 @@ def test_texts_are_plain_decodings(mains, heads, pard2, kind, kv, drafter):
         assert again.stats.drafted > 0
 
 
-def test_a_head_is_exported_and_used_from_the_command_line(mains, tmp_path):
+def test_a_head_is_exported_and_checked_from_the_command_line(mains, tmp_path):
     main = mains["llama"][1]
     FORMATS["safeailab"].save(tmp_path / "head")
     done = run("export", "--main", main, "--draft", tmp_path / "head", "--output", tmp_path)
@@ -360,12 +361,21 @@ def test_a_head_is_exported_and_used_from_the_command_line(mains, tmp_path):
     draft = tmp_path / "head-fp16"
     assert f"try: ov-specdec generate PROMPT --main {main} --draft {draft}" in done.stdout
     assert not export_model(str(tmp_path / "head"), tmp_path, "fp16").is_new
-    common = ("--main", main, "--max-new-tokens", 12, "--ignore-eos")
+    checked = run("check", main, draft)
+    assert checked.stdout.splitlines()[-3] == "compatible"
+
+
+@pytest.mark.parametrize("kind", [*FORMATS, "pard2"])
+def test_every_format_runs_from_the_command_line_and_in_the_server(mains, heads, pard2, kind):
+    main, draft = mains["llama"][1], pard2["llama"][1] if kind == "pard2" else heads[kind]
+    common = ("--main", main, "--max-new-tokens", 12, "--ignore-eos", "--precision", "exact")
     plain = run("generate", "def", *common, "--drafter", "none")
     own = run("generate", "def", *common, "--draft", draft, "--num-assistant-tokens", 3)
     assert (own.returncode, own.stdout) == (0, plain.stdout), own.stderr
-    checked = run("check", main, draft)
-    assert checked.stdout.splitlines()[-3] == "compatible"
+    with SpeculativePipeline(main, draft, precision="exact") as pipeline, serving(pipeline) as it:
+        text = it.complete("def", max_tokens=12, ignore_eos=True, num_assistant_tokens=3)
+        assert text["choices"][0]["text"] == plain.stdout.removeprefix("def").removesuffix("\n")
+        assert it.metric("spec_decode_num_draft_tokens_total") > 0
 
 
 @pytest.mark.parametrize(
