@@ -108,9 +108,8 @@ def tune(
     Console(width=160).print(make_table([gains[0].plain, *(gain.row for gain in gains)]))
     if settings is not None:
         click.echo("\n".join([*settings.lines(), f"profile       {kept}"]))
-    click.echo(
-        f"took          {took:.0f} s\nverdict       {in_words(best, is_clear, asked.output)}"
-    )
+    verdict = in_words(best, is_clear, asked.output)
+    click.echo(f"took          {took:.0f} s\nverdict       {verdict}")
 
 
 def _find_pairings(

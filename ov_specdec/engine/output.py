@@ -8,7 +8,7 @@ from typing import Any
 
 from ov_specdec.results.chunks import Chunk, Parse, ResultBuilder
 from ov_specdec.results.origins import Origin
-from ov_specdec.results.stats import FinishReason, GenerationStats, Round
+from ov_specdec.results.stats import FinishReason, GenerationStats, Round, RoundStats
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
 
@@ -99,14 +99,8 @@ class Output:
         shown = [token for chunk in chunks for token in chunk.token_ids]
         if (kept := self._kept_tokens) is not None:
             self.stats.outside_draft_vocabulary += sum(token not in kept for token in shown)
-        stats, num_generated = round_.stats, len(shown)
-        if num_generated < stats.num_generated:
-            forced = min(stats.num_forced, num_generated)
-            num_accepted = min(stats.num_accepted, num_generated - forced)
-            stats = replace(
-                stats, num_accepted=num_accepted, num_generated=num_generated, num_forced=forced
-            )
-        self.stats.rounds.append(stats)
+        stats, num = round_.stats, len(shown)
+        self.stats.rounds.append(_cut(stats, num) if num < stats.num_generated else stats)
         if finish_reason is not None:
             text, parts = self._text.finish(is_cut=finish_reason == "length")
             has_called = self._text.has_called
@@ -147,3 +141,10 @@ class Output:
         last = Chunk(text, [], "plain", finish_reason="cancelled", stats=self.stats, parts=parts)
         self.given.add(last)
         return last
+
+
+def _cut(stats: RoundStats, num_generated: int) -> RoundStats:
+    """Those of a round of which only so many tokens are shown."""
+    forced = min(stats.num_forced, num_generated)
+    accepted = min(stats.num_accepted, num_generated - forced)
+    return replace(stats, num_accepted=accepted, num_generated=num_generated, num_forced=forced)

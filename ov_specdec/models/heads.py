@@ -147,8 +147,6 @@ def write_eagle3(
     """
     import torch
 
-    from ov_specdec.models.eagle3 import Eagle3Head, convert
-
     read, tensors = Eagle3Config.read(config, name), read_tensors(name)
     main_model = read_ir(ModelFolder.read(main))
     vocab_size = int(main_model.output("logits").partial_shape[-1].get_length())
@@ -163,29 +161,47 @@ def write_eagle3(
     projection = _projection(
         main_model, name, layers, tensors, "fc", norms, read.settings.get("rms_norm_eps", 1e-6)
     )
+    tokens = _drafted_tokens(name, tensors, main, vocab_size)
+    if "embed_tokens.weight" not in tensors:
+        tensors["embed_tokens.weight"] = torch.tensor(_embeddings(main_model, vocab_size))
+    model = _convert(name, read, tensors, len(tokens))
+    scatter_logits(model, tokens, vocab_size)
+    target.mkdir()
+    ov.save_model(compress(model), target / IR_FILE)
+    ov.save_model(compress(projection), target / PROJECTION_FILE)
+    _write_config(target, {**read.settings, "vocab_size": vocab_size})
+    _copy_tokenizer(main, target)
+
+
+def _drafted_tokens(name: str, tensors: Tensors, main: Path, vocab_size: int) -> list[int]:
+    """The main model's token of each row of a head's logits."""
     size = int(tensors["lm_head.weight"].shape[0])
-    tokens = np.arange(size) + tensors.pop("d2t", torch.zeros(size)).numpy().astype(int)
-    if len({*tokens.tolist()}) < size or tokens.min() < 0 or tokens.max() >= vocab_size:
+    offsets = tensors.pop("d2t").tolist() if "d2t" in tensors else [0] * size
+    tokens = [row + int(offset) for row, offset in enumerate(offsets)]
+    if len({*tokens}) < size or min(tokens) < 0 or max(tokens) >= vocab_size:
         raise ExportError(
             f"'{name}' drafts tokens that {main} does not have, or some twice (d2t): use a head "
             "that was made for this main model"
         )
-    if "embed_tokens.weight" not in tensors:
-        tensors["embed_tokens.weight"] = torch.tensor(_embeddings(main_model, vocab_size))
+    return tokens
+
+
+def _convert(name: str, read: Eagle3Config, tensors: Tensors, num_drafted: int) -> ov.Model:
+    """The model of a head with these tensors."""
+    from ov_specdec.models.eagle3 import Eagle3Head, convert
+
     rows = int(tensors["embed_tokens.weight"].shape[0])
     own = {flag: read.flags[flag] for flag in ("norm_before_residual", "norm_output")}
-    head = Eagle3Head(read.settings, rows, size, **own)
+    head = Eagle3Head(read.settings, rows, num_drafted, **own)
     try:
         head.load_state_dict(tensors)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise ExportError(f"'{name}' is no EAGLE-3 head of a known form ({reason})") from error
-    model = convert(head)
-    scatter_logits(model, tokens.tolist(), vocab_size)
-    target.mkdir()
-    ov.save_model(compress(model), target / IR_FILE)
-    ov.save_model(compress(projection), target / PROJECTION_FILE)
-    _write_config(target, {**read.settings, "vocab_size": vocab_size})
+    return convert(head)
+
+
+def _copy_tokenizer(main: Path, target: Path) -> None:
     for file in main.iterdir():
         is_own = file.name in ("config.json", "generation_config.json")
         if file.suffix in (".json", ".jinja", ".model") and not is_own:

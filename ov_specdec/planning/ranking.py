@@ -56,14 +56,6 @@ class Ranking:
             limits = DRAFT_LIMITS
             fits = order % MAX_PLANNED_LENGTH < np.array(limits)[:, None]
         sequence, index = np.divmod(order, MAX_PLANNED_LENGTH)
-
-        def sums(*each: Numbers) -> Numbers:
-            """Of the first k draft tokens, from k = 0, as far as they fit a limit."""
-            ranked = fits * np.array(each).reshape(len(each), 1, -1)[..., order]
-            result = np.zeros((*ranked.shape[:2], len(order) + 1))
-            ranked.cumsum(axis=2, out=result[..., 1:])
-            return result
-
         ones = np.ones(acceptance.shape)
         num_cached = np.array([each.num_cached for each in estimates]).reshape(-1, 1)
         own = curve.main.per_read * num_cached * ones  # seconds of each token
@@ -74,7 +66,7 @@ class Ranking:
             # the next pass if it is accepted.
             drafts = np.array([[each.offer.takes_one_pass] for each in estimates])
             fed = drafts * (1.0 + acceptance)
-            shared = curve.draft.varying(sums(fed)[0])
+            shared = curve.draft.varying(_sums(order, fits, fed)[0])
             own += curve.draft.per_read * num_cached * fed
         elif curve.draft is not None and has_draft:
             drafts = np.array([[not each.offer.is_match] for each in estimates])
@@ -83,7 +75,7 @@ class Ranking:
         joining = np.array([_joining(each, curve.draft) for each in estimates])[:, None]
         own += joining * acceptance
         own[:, :1] += joining  # the main model's own token
-        number, value, seconds = sums(ones, values, own)
+        number, value, seconds = _sums(order, fits, ones, values, own)
         return cls(sequence, index, limits, number.astype(int), value, shared + seconds)
 
     def lengths(self, choice: int, num_sequences: int) -> list[int]:
@@ -92,6 +84,14 @@ class Ranking:
         taken = self.sequence[:first][self.index[:first] < self.limits[limit]]
         lengths: list[int] = np.bincount(taken, minlength=num_sequences).tolist()
         return lengths
+
+
+def _sums(order: NDArray[np.integer], fits: Numbers, *each: Numbers) -> Numbers:
+    """Of the first k draft tokens, from k = 0, as far as they fit a limit."""
+    ranked = fits * np.array(each).reshape(len(each), 1, -1)[..., order]
+    result = np.zeros((*ranked.shape[:2], len(order) + 1))
+    ranked.cumsum(axis=2, out=result[..., 1:])
+    return result
 
 
 def _joining(estimate: Estimate, draft: PassCurve | None) -> float:

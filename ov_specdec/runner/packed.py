@@ -53,7 +53,7 @@ class Feed:
 
     def __init__(self, layout: Layout, form: Form) -> None:
         tokens = [tokens for tokens, _ in layout]
-        fed = [max(own, 2) for own in tokens] if form.repeats_tokens else tokens
+        fed = self._fed = [max(own, 2) for own in tokens] if form.repeats_tokens else tokens
         begins = [0, *accumulate(fed)]
         self.begins: Sequence[int] = begins
         """The first row of each span in the pass, and the number of rows."""
@@ -77,7 +77,6 @@ class Feed:
             [np.arange(n).clip(max=own - 1) for n, own in zip(fed, tokens, strict=True)]
         )
         self._token = self._index + np.array([0, *accumulate(tokens)])[self._sequence]
-        self._fed = fed
         self._arrays: dict[str, NDArray[np.integer]] = {
             "input_ids": np.zeros(begins[-1], np.int64),
             "position_ids": np.zeros(begins[-1], np.int64),

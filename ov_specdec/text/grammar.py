@@ -80,14 +80,7 @@ class Grammars:
             )
         with requiring(f"{name} needs llguidance", "structured"):
             text = _write(constraint, options) if constraint else None
-            try:
-                tokenizer = self._tokenizer
-            except ValueError as error:
-                raise OptionError(
-                    f"{{option}} needs a BPE tokenizer, and not that of this model ({error}): use "
-                    "another model",
-                    option=Option(name),
-                ) from error
+            tokenizer = self._tokenizer_for(name)
         error_of = partial(self._error_of, until)
         _require_none("" if text is None else error_of(text), name)
         if form.reasoning or options.tools or text is None:
@@ -104,6 +97,17 @@ class Grammars:
     @cached_property
     def _tokenizer(self) -> "LLTokenizer":
         return open_tokenizer(*self._arguments)
+
+    def _tokenizer_for(self, name: str) -> "LLTokenizer":
+        """The tokenizer for the grammar of this option."""
+        try:
+            return self._tokenizer
+        except ValueError as error:
+            raise OptionError(
+                f"{{option}} needs a BPE tokenizer, and not that of this model ({error}): use "
+                "another model",
+                option=Option(name),
+            ) from error
 
     def _error_of(self, until: float, grammar: str) -> str:
         key, is_late = _key(grammar), monotonic() >= until
