@@ -94,6 +94,12 @@ def pard2(mains, shelf, tmp_path_factory):
     return {name: (made / name, made / f"{name}-draft") for name in mains}
 
 
+@pytest.fixture
+def draft(heads, pard2, kind):
+    """The export of this kind for the llama."""
+    return pard2["llama"][1] if kind == "pard2" else heads[kind]
+
+
 def loaded(folder, draft=None, **settings):
     """A loaded model; with the hidden states that a draft model in a folder reads, if any."""
     if draft is not None:
@@ -333,8 +339,7 @@ PROMPTS = ["def area(width):\n    ", "print(area(3, 4))", "height"]
 @pytest.mark.parametrize(
     ("kv", "drafter"), [("paged", "model"), ("paged", "both"), ("stateful", "model")]
 )
-def test_texts_are_plain_decodings(mains, heads, pard2, kind, kv, drafter):
-    draft = pard2["llama"][1] if kind == "pard2" else heads[kind]
+def test_texts_are_plain_decodings(mains, draft, kv, drafter):
     main = mains["llama"][1]
     with SpeculativePipeline(main, draft, kv=kv, drafter=drafter, precision="exact") as pipeline:
         for options in ({}, {"do_sample": True, "temperature": 0.8, "seed": 7}):
@@ -366,8 +371,8 @@ def test_a_head_is_exported_and_checked_from_the_command_line(mains, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [*FORMATS, "pard2"])
-def test_every_format_runs_from_the_command_line_and_in_the_server(mains, heads, pard2, kind):
-    main, draft = mains["llama"][1], pard2["llama"][1] if kind == "pard2" else heads[kind]
+def test_every_format_runs_from_the_command_line_and_in_the_server(mains, draft):
+    main = mains["llama"][1]
     common = ("--main", main, "--max-new-tokens", 12, "--ignore-eos", "--precision", "exact")
     plain = run("generate", "def", *common, "--drafter", "none")
     own = run("generate", "def", *common, "--draft", draft, "--num-assistant-tokens", 3)
