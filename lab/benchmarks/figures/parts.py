@@ -47,18 +47,21 @@ METHODS = {
     ),
     "chat": sweep("genai-prompt-lookup", (1, 2, 3, 5, 9), own=False),
 }
+GENAI = ("genai-plain", *(f"genai-draft-{n}" for n in (1, 2, 4)))
 REAL = (
-    *(*PLAIN, "suffix", "both", "genai-plain", *(f"genai-draft-{n}" for n in (2, 4, 7))),
-    *(f"genai-prompt-lookup-{n}" for n in (3, 7)),
+    *(*PLAIN, "suffix", "both", *GENAI, "genai-confidence"),
+    *(f"genai-prompt-lookup-{n}" for n in (1, 3)),
 )
 """Methods of a real pair, which are slow: openvino.genai's plain decoding is not repeated."""
 
-INT4 = ("plain", "default", "genai-plain", *(f"genai-draft-{n}" for n in (2, 4, 7)))
-FEW = ("plain", "default", "genai-plain", "genai-draft-2")
-LOOKUP = (*FEW[:3], "genai-prompt-lookup-3")
+FEW = ("plain", "default", "genai-plain", "genai-plain-f16", "genai-draft-2")
+LOOKUP = (*FEW[:4], "genai-prompt-lookup-3")
 LOADS = {
     "1b": (*sweep("genai-draft", (1, 2, 4), own=False), "default-not-invariant"),
-    "chat": (*sweep("genai-prompt-lookup", (1, 2, 4), own=False), "default-not-invariant"),
+    "chat": (
+        *sweep("genai-prompt-lookup", (1, 2, 4), own=False),
+        *("default-not-invariant", "genai-plain-f16"),
+    ),
 }
 CASES = (("default", "none"), ("default", (8,)), ("default", "auto"), ("genai-plain", None))
 """Methods and static shapes whose memory is measured."""
@@ -136,7 +139,7 @@ def long_texts(
 
 PARTS: Mapping[str, Part] = {
     "real": of_real_pair("real", 14, REAL),
-    "real-int4": of_real_pair("real-int4", 8, INT4),
+    "real-int4": of_real_pair("real-int4", 8, ("plain", "default", *GENAI)),
     "several-real": Part(
         9,
         "real",
@@ -172,7 +175,7 @@ PARTS: Mapping[str, Part] = {
         partial(
             schema_by_schema,
             pair="real",
-            methods=(*FEW, SPACED),
+            methods=(*FEW[:3], FEW[-1], SPACED),
             rounds=2,
             kinds=("8 fields", "one text"),
         ),

@@ -94,18 +94,22 @@ class GenaiEngine:
                 yield Progress(number, token_ids, status == self._finished)
 
 
-def load(setup: Setup, drafts: Drafts = "") -> GenaiRunner:
-    """Its pipeline for one request at a time, with its defaults, which reads all of each prompt."""
+def load(setup: Setup, drafts: Drafts = "", cache_precision: str = "") -> GenaiRunner:
+    """Its pipeline for one request at a time, which reads all of each prompt.
+
+    cache_precision: of KV caches; "" for its default.
+    """
     genai = import_genai()
     scheduler = genai.SchedulerConfig()
     scheduler.max_num_batched_tokens = ALL_AT_ONCE
     scheduler.enable_prefix_caching = False
-    settings = {**setup.models.properties, "scheduler_config": scheduler, **drafting(setup, drafts)}
-    pipeline = genai.LLMPipeline(with_tokenizer(setup.models.main, setup), "CPU", **settings)
+    settings = properties(setup, drafts, cache_precision)
+    folder = with_tokenizer(setup.models.main, setup)
+    pipeline = genai.LLMPipeline(folder, "CPU", scheduler_config=scheduler, **settings)
     return GenaiRunner(pipeline, setup.models.main)
 
 
-def load_engine(setup: Setup, drafts: Drafts = "") -> GenaiEngine:
+def load_engine(setup: Setup, drafts: Drafts = "", cache_precision: str = "") -> GenaiEngine:
     """Its pipeline for many, with its defaults, but that prefixes are kept where they are to be."""
     genai = import_genai()
     scheduler = genai.SchedulerConfig()
@@ -114,19 +118,22 @@ def load_engine(setup: Setup, drafts: Drafts = "") -> GenaiEngine:
     scheduler.enable_prefix_caching = setup.kv_cache_gb is not None
     scheduler.cache_size = int(setup.kv_cache_gb or 0)
     folder = with_tokenizer(setup.models.main, setup)
-    settings = {**setup.models.properties, **drafting(setup, drafts)}
+    settings = properties(setup, drafts, cache_precision)
     pipeline = genai.ContinuousBatchingPipeline(
         folder, genai.Tokenizer(folder), scheduler, "CPU", **settings
     )
     return GenaiEngine(genai, pipeline)
 
 
-def drafting(setup: Setup, drafts: Drafts) -> dict[str, Any]:
-    """What tells a pipeline who drafts."""
+def properties(setup: Setup, drafts: Drafts, cache_precision: str) -> dict[str, Any]:
+    """OpenVINO's properties, and who drafts."""
+    common = dict(setup.models.properties)
+    if cache_precision:
+        common["KV_CACHE_PRECISION"] = cache_precision
     if drafts == "model" and setup.models.draft:
         folder = with_tokenizer(setup.models.draft, setup)
-        return {"draft_model": import_genai().draft_model(folder, "CPU", **setup.models.properties)}
-    return {"prompt_lookup": True} if drafts else {}
+        return {**common, "draft_model": import_genai().draft_model(folder, "CPU", **common)}
+    return {**common, "prompt_lookup": True} if drafts else common
 
 
 def configured(length: int | None, max_new_tokens: int) -> Any:

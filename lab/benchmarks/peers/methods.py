@@ -12,6 +12,7 @@ LOADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "own-not-invariant": ("own", {"batch_invariant": False}),
     **{f"own-{drafter}": ("own", {"drafter": drafter}) for drafter in ("suffix", "both")},
     "genai": ("genai", {}),
+    "genai-f16": ("genai", {"cache_precision": "f16"}),
     "genai-draft": ("genai", {"drafts": "model"}),
     "genai-prompt-lookup": ("genai", {"drafts": "lookup"}),
 }
@@ -46,6 +47,7 @@ METHODS: Mapping[str, Method] = {
     "without-copies": Method("without escaped copies"),
     "constant": Method("constant length", "own", has_length=True),
     "genai-plain": Method("openvino.genai, plain", "genai", 0),
+    "genai-plain-f16": Method("openvino.genai, plain, f16 caches", "genai-f16", 0),
     "genai-draft": Method("openvino.genai, draft model", "genai-draft", has_length=True),
     "genai-confidence": Method("openvino.genai, draft model, confidence 0.4", "genai-draft"),
     "genai-prompt-lookup": Method(

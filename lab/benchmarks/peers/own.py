@@ -100,4 +100,5 @@ def _pipeline(setup: Setup, **settings: Any) -> SpeculativePipeline:
     )
     if setup.is_prepared:
         pipeline.prepare()
+        pipeline.check_batch_invariant()  # else in the idle time of other methods
     return pipeline
