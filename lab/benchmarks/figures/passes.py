@@ -29,8 +29,9 @@ class Sequences:
     def __init__(self, pipeline: SpeculativePipeline, text: list[int], cached: int) -> None:
         self._texts = [text[31 * n : 31 * n + cached + 1] for n in range(SEQUENCES)]
         self._more = text[:SEQUENCES]
-        runner = pipeline.main.runner
-        self._caches = [CachedSequence(runner, object()) for _ in self._texts]
+        runner, new = pipeline.main.runner, partial(CachedSequence, num_prompt_tokens=cached)
+        # The last token is one of an answer: those of a prompt are read two or more at a time.
+        self._caches = [new(runner, object()) for _ in self._texts]
         for cache, own in zip(self._caches, self._texts, strict=True):
             alone(cache.advance(own[:-1], num_rows=1))
 
