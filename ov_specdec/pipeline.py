@@ -55,11 +55,11 @@ class Pipeline:
     ) -> CostCurve:
         """Measure the cost of passes and compile static shapes now, instead of during use.
 
-        That is a few passes of each size, for at most two seconds or 5 % of the loading time,
-        unless the user's cache folder has them from an earlier process. Each static shape takes
-        about as long as loading. progress: called with the fraction done, first of the one and then
-        of the other. seconds: run passes in any case, for this time; above 0. Raises `OptionError`,
-        and `SessionError` while a generation is running.
+        That is a few passes of each size, for at most two seconds, unless the user's cache folder
+        has them from an earlier process. Each static shape takes about as long as loading.
+        progress: called with the fraction done, first of the one and then of the other. seconds:
+        run passes in any case, for this time; above 0. Raises `OptionError`, and `SessionError`
+        while a generation is running.
         """
         self.measure_costs(progress, seconds=seconds)
         loop = self._open_generator().loop
@@ -132,7 +132,7 @@ class SpeculativePipeline(Pipeline):
         self.tokenizer = exported[0].tokenizer
         self.guard_report, pairing = pair_models(exported, given.pairing)
         self.pairing = pairing.used if pairing else None
-        made = make_generator(exported, pairing, given, began)
+        made = make_generator(exported, pairing, given)
         self._generator, self._invariance, self.profile = made
         self.load_seconds = perf_counter() - began
 

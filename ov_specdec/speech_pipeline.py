@@ -72,7 +72,7 @@ class SpeechPipeline(Pipeline):
         self.tokenizer = exported[0].tokenizer
         self.drafter = given.kind.name
         self.load_seconds = perf_counter() - began
-        costs = kept_costs(models, self.load_seconds)
+        costs = kept_costs(models)
         loaded = (model.runner for model in models)
         runners = [runner for runner in loaded if isinstance(runner, EncoderDecoderModel)]
         encoders = list(dict.fromkeys(runner.encoder for runner in runners))

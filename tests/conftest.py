@@ -39,7 +39,7 @@ def pytest_configure(config):
 def _short_measurements():
     """Of the costs of passes, which take two seconds for each pair: tests want no exact ones."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ov_specdec.models.budgets.MEASURING_SECONDS", 0.2)
+        patch.setattr("ov_specdec.planning.kept_costs.MEASURING_SECONDS", 0.2)
         yield
 
 

@@ -192,9 +192,10 @@ class Engine:
     def _learn(self, passes: Mapping[Role, list[PassStats]]) -> None:
         """Let costs and static shapes follow the passes of this step."""
         seconds = sum([done.seconds for own in passes.values() for done in own])
-        for role, own in passes.items():
-            if own:
-                self._costs.learn(role, own)
+        models: dict[Role, Runner | None] = {"main": self._main, "draft": self._draft}
+        for role, model in models.items():
+            if model is not None and passes[role]:
+                self._costs.learn(role, passes[role], model.static_shapes)
         goes_on = [s for s in self.scheduler.running if s.state is not State.ENDED]
         for role, shapes in self.shapes.items():
             wanted = self._step_plan.wanted if role == "main" else 0

@@ -181,7 +181,7 @@ def record(
         cached_tokens=done.num_cached,
         draft_pass_tokens=proposal.pass_tokens,
         expected_seconds=plan.seconds,
-        expected_accepted=sum(plan.acceptance[: len(proposal.draft.tokens)]),
+        expected_accepted=sum(plan.rate**n for n in range(1, len(proposal.draft.tokens) + 1)),
         declined=declined(plan, offers, new[num_forced]) if offers else None,
         num_sequences=done.num_sequences,
         draft_failed=proposal.has_failed,

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import psutil
 
-from ov_specdec.errors import CacheFullError, SpecdecError
-from ov_specdec.planning.costs import GRID, Costs, Progress, Role
+from ov_specdec.errors import CacheFullError
+from ov_specdec.planning.costs import GRID, Progress
 from ov_specdec.planning.plan import MAX_PLANNED_LENGTH
 from ov_specdec.results.stats import PassStats
 from ov_specdec.runner.paged import PagedModel
@@ -43,40 +43,31 @@ Compile = Callable[[int], Callable[[], Any]]
 class StaticShapes:
     """The static shapes of one model: chosen by the sizes of its passes, and compiled meanwhile.
 
-    role: the model's name in the cost curve. num_bytes: of its weights. sizes: None takes those
-    wanted most. usual: initial counts of passes by size. can_swap: whether a shape may replace
-    another one during a generation without changing its text; else it waits until none is running.
+    num_bytes: of its weights. usual: initial counts of passes by size. sizes: None takes those
+    wanted most. can_swap: whether a shape may replace another one during a generation without
+    changing its text; else it waits until none is running.
     """
 
     def __init__(
         self,
-        role: Role,
         runner: PagedModel,
         compile_: Compile,
         num_bytes: int,
-        costs: Costs,
         *,
         usual: Mapping[int, int],
         sizes: tuple[int, ...] | None,
         can_swap: Callable[[], bool],
     ) -> None:
+        self._runner, self._compile, self._num_bytes = runner, compile_, num_bytes
+        self._sizes, self._can_swap = sizes, can_swap
         self._demand = Counter[int](usual)
         """Recent passes by their wanted size, or the next one of `GRID`."""
-        self._role: Role = role
-        self._runner = runner
-        self._compile: Compile | None = compile_
-        self._num_bytes = num_bytes
-        self._costs = costs
-        self._sizes: tuple[int, ...] | None = sizes
-        self._can_swap = can_swap
         self._due = SECONDS if sizes is None else 0.0
         self._thread: Thread | None = None
         self._is_awaited = False
-        self._size = 0
-        """The number of tokens that is compiled for; 0 for none."""
-        self._compiled: Any = None
-        """Its model once that is done, or why there is none. It stays while the KV cache has no
-        room for a trial."""
+        self._compiled: tuple[int, Any] | None = None
+        """A size and its model, or why there is none, until it is in use. It stays while the KV
+        cache has no room for a trial."""
         self._refused: set[int] = set()
 
     def learn(
@@ -91,12 +82,12 @@ class StaticShapes:
         for size in [wanted] if wanted else used:
             needed = max(size, self._least)
             self._demand[next((size for size in GRID if size >= needed), needed)] += 1
-        if self._size and self._compiled is None:
+        if self._thread is not None and self._thread.is_alive():
             return
         self._due -= seconds
         if self._due > 0.0:
             return
-        if self._size:
+        if self._compiled is not None:
             if is_idle or self._can_swap():
                 self._use()
         elif size := self._next():
@@ -104,14 +95,13 @@ class StaticShapes:
 
     def complete(self, progress: Progress | None = None) -> None:
         """Compile all that pay; no sequence may run. progress: called with the share done."""
-        most = len(self._sizes) if self._sizes else MAX_SHAPES
-        done = 0
+        most, done = len(self._sizes or range(MAX_SHAPES)), 0
+        self._hurry()
         while True:
-            self._hurry()
             if self._thread is not None:
                 self._thread.join()
             self._use()
-            if self._size or not (size := self._next()):
+            if self._compiled is not None or not (size := self._next()):
                 break
             if progress is not None:
                 progress(min(done / most, 1.0))
@@ -120,8 +110,8 @@ class StaticShapes:
         self._is_awaited = False
 
     def close(self) -> None:
-        """Release the model; a running compilation ends by itself."""
-        self._sizes, self._compile = (), None
+        """Compile no more; a running compilation ends by itself."""
+        self._sizes = ()
         self._hurry()
 
     def _start(self, size: int) -> None:
@@ -129,21 +119,19 @@ class StaticShapes:
 
         It is not a daemon, even if the present thread is: OpenVINO would crash at exit.
         """
-        if self._compile is None:
-            return
-        self._size, self._due, name = size, 0.0, "ov-specdec compiles"
-        self._thread = Thread(target=self._run, args=(self._compile, size), name=name, daemon=False)
+        self._due, name = 0.0, "ov-specdec compiles"
+        self._thread = Thread(target=self._run, args=(size,), name=name, daemon=False)
         self._thread.start()
 
-    def _run(self, compile_: Compile, size: int) -> None:
+    def _run(self, size: int) -> None:
         try:
-            compiling = compile_(size)  # holds the GIL, so not at idle priority
+            compiling = self._compile(size)  # holds the GIL, so not at idle priority
             set_policy(get_native_id(), "SCHED_IDLE")
             if self._is_awaited:
                 self._hurry()
-            self._compiled = compiling()
-        except SpecdecError as error:
-            self._compiled = error
+            self._compiled = size, compiling()
+        except Exception as error:
+            self._compiled = size, error
 
     def _hurry(self) -> None:
         """Give a running compilation the usual priority, since somebody waits for its end."""
@@ -159,23 +147,22 @@ class StaticShapes:
     def _next(self) -> int:
         """The size to compile next; 0 for none."""
         self._due, least = SECONDS, self._least
-        static = self._runner.static_shapes | self._refused
+        known = self._runner.static_shapes | self._refused
         if self._sizes is not None:
             given = (max(size, least) for size in self._sizes)
-            return next((size for size in given if size not in static), 0)
+            return next((size for size in given if size not in known), 0)
         if not self._has_room():
             return 0
-        common = self._demand.most_common()
-        least_often = LEAST_SHARE * self._demand.total()
+        common, least_often = self._demand.most_common(), LEAST_SHARE * self._demand.total()
+        self._demand = Counter({size: number // 2 for size, number in common})
         most = self._runner.max_length - NUM_CACHED  # others would have no room for their trial
         of_one = MAX_PLANNED_LENGTH + 1  # the largest planned pass over one sequence
-        self._demand = Counter({size: number // 2 for size, number in common})
         for first, last in ((least, min(of_one, most)), (of_one + 1, min(GRID[-1], most))):
             own = range(first, last + 1)
-            if sum(size in own for size in static) < MAX_SHAPES:
-                for size, number in common:
-                    if size in own and size not in static and number >= least_often:
-                        return size
+            usual = (s for s, number in common if number >= least_often and s in own)
+            if sum(size in own for size in known) < MAX_SHAPES:
+                if size := next((s for s in usual if s not in known), 0):
+                    return size
         return 0
 
     def _has_room(self) -> bool:
@@ -187,24 +174,22 @@ class StaticShapes:
         """Use a compiled shape if its logits are right; otherwise warn."""
         if self._compiled is None:
             return
-        size, compiled = self._size, self._compiled
+        (size, compiled), self._due = self._compiled, SECONDS
         reason = "its logits differ from the dynamic model's"
         try:
-            if isinstance(compiled, SpecdecError):
+            if isinstance(compiled, Exception):
                 raise compiled
-            is_right = try_static(self._runner, size, compiled)
+            if try_static(self._runner, size, compiled):
+                reason = ""
         except CacheFullError:
-            self._due = SECONDS
             return
-        except (SpecdecError, RuntimeError) as error:  # no room, for example
-            is_right, reason = False, str(error)
-        self._size, self._compiled, self._thread, self._due = 0, None, None, SECONDS
-        if not is_right:
+        except Exception as error:  # no room, for example
+            reason = str(error)
+        self._compiled = None
+        if reason:
             self._refused.add(size)
             message = f"no static shape for {size} tokens is used: {reason}"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
-        else:
-            self._costs.set_static(self._role, self._runner.static_shapes)
 
 
 def set_policy(thread: int | None, policy: Literal["SCHED_IDLE", "SCHED_OTHER"]) -> None:

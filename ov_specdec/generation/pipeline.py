@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 
 from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.engine import Engine
@@ -22,7 +21,7 @@ from ov_specdec.models.exported import ExportedModel, open_exported
 from ov_specdec.models.invariance import SLOWER, Invariance, configure, open_invariance
 from ov_specdec.models.locate import locate
 from ov_specdec.models.profile import find_profile
-from ov_specdec.planning.costs import Costs, Role
+from ov_specdec.planning.costs import Role
 from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.runner.paged import PagedModel
@@ -88,13 +87,12 @@ def make_generator(
     exported: Sequence[ExportedModel],
     pairing: TokenizerPair | None,
     options: PipelineOptions,
-    began: float,
 ) -> tuple[TextGenerator, Invariance, Path | None]:
     """Load a main model, and its draft if there is one, and make the generator on them.
 
-    pairing: of a draft with another tokenizer. began: when loading did, by `perf_counter`. Returns
-    also the invariance of the main model's passes, and the file of a profile that is used. Raises
-    as `SpeculativePipeline` does for models and devices.
+    pairing: of a draft with another tokenizer. Returns also the invariance of the main model's
+    passes, and the file of a profile that is used. Raises as `SpeculativePipeline` does for models
+    and devices.
     """
     first, text_to_text = exported[0], exported[0].text_to_text()
     configs, off, profile = _configure(exported, options)
@@ -104,9 +102,9 @@ def make_generator(
     invariance = open_invariance(models[0], off)
     if options.batch_invariant is True and not invariance.verify().is_verified:
         raise DeviceError(f"{{batch_invariant}}: {invariance.status.reason}", batch_invariant=True)
-    costs = kept_costs(models, perf_counter() - began)
+    costs = kept_costs(models)
     main, draft, *_ = *(model.runner for model in models), None
-    shapes = _make_static_shapes(models, costs)
+    shapes = _make_static_shapes(models)
     answers = Answers(main)
     engine = Engine(main, draft, options.limits, costs, shapes)
     ends, learned, kept = first.eos_token_ids, LearnedStats(costs), models[-1].config.kept_tokens
@@ -149,23 +147,19 @@ def _configure(
     return [main, *drafts], off, file
 
 
-def _make_static_shapes(models: Sequence[LoadedModel], costs: Costs) -> dict[Role, StaticShapes]:
+def _make_static_shapes(models: Sequence[LoadedModel]) -> dict[Role, StaticShapes]:
     """The static shapes of the models that may have some; a draft model compiles first."""
     roles: tuple[Role, Role] = "main", "draft"
-    main, *drafts = (model.runner for model in models)
-    is_parallel = any(draft.mask_token is not None for draft in drafts)
-    kinds = "main", "parallel" if is_parallel else "draft"
+    main = models[0].runner
     return {
         role: StaticShapes(
-            role,
             model.runner,
             model.compiler,
             model.folder.num_bytes,
-            costs,
-            usual=USUAL_STEPS[kind],
+            usual=USUAL_STEPS[role if model.runner.mask_token is None else "parallel"],
             sizes=tuple(model.config.static_sizes) or None,
             can_swap=lambda: main.is_verified,
         )
-        for role, kind, model in reversed(list(zip(roles, kinds, models, strict=False)))
+        for role, model in reversed(list(zip(roles, models, strict=False)))
         if model.compiler is not None and isinstance(model.runner, PagedModel)
     }

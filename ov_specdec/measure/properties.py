@@ -116,7 +116,7 @@ class Tuner:
         """Seconds of the passes that settings of this model are compared by."""
         self._note(f"{role} model: {describe_settings(properties)}")
         with self._open(role, properties=properties) as pipeline:
-            costs = KeptCosts(pipeline.main.runner, None, None, PASS_SECONDS)
+            costs = KeptCosts(pipeline.main.runner, None, None)
             costs.prepare(seconds=PASS_SECONDS)
         passes = costs.curve.main
         return sum(passes.at(size) for size in PASS_TOKENS[role])

@@ -1,4 +1,4 @@
-"""Budgets of loaded models: memory of their KV caches, and time to measure their passes."""
+"""Budgets of loaded models: memory of their KV caches; and the costs of their passes."""
 
 from collections.abc import Hashable, Sequence
 from functools import partial
@@ -87,11 +87,7 @@ def _limit(runners: Sequence[Runner], num_tokens: int, num_states: int) -> None:
         _limit(runners, num_tokens // 2, num_states)
 
 
-MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0
-"""Maximum time for passes that show costs: a fraction of loading time, and a minimum in seconds."""
-
-
-def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:
+def kept_costs(models: Sequence[LoadedModel]) -> KeptCosts:
     """The costs of a main model, and of its draft, if any."""
     runners = [model.runner for model in models]
     # A short context has no room for some of the passes.
@@ -101,7 +97,6 @@ def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:
         runners[0],
         runners[1] if len(runners) > 1 else None,
         record_file(*(model.fingerprint() for model in models), str(rooms), str(num_kept)),
-        max(MEASURING_SHARE * load_seconds, MEASURING_SECONDS),
         new_namespace=partial(_timed_namespace, models[0].folder),
         learns_prompts=not models[0].folder.is_encoder_decoder,
     )

@@ -61,23 +61,19 @@ class PassCurve:
         return seconds + self.per_read * num_read
 
     def varying(self, num_tokens: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Seconds of passes whose size varies, by their mean number of tokens; 0 is no pass."""
-        result: NDArray[np.floating] = np.interp(num_tokens, np.arange(LONGEST + 1), self._varying)
-        return result
+        """Seconds of passes whose size varies, by their mean number of tokens; 0 is no pass.
+
+        Static shapes are near, and passes padded to them; else each changes the size.
+        """
+        change = 0.0 if self.static else self.change
+        seconds: NDArray[np.floating]
+        seconds = np.interp(num_tokens, np.arange(LONGEST + 1), self._by_size) + change
+        return np.where(num_tokens > 0, seconds, 0.0)
 
     def if_static(self, sizes: NDArray[np.integer], num_read: int) -> NDArray[np.floating]:
         """Seconds of passes of these sizes if all had static shapes."""
         seconds: NDArray[np.floating] = self._dynamic.take(sizes, mode="clip") * self.static_factor
         return seconds + self.per_read * num_read
-
-    @cached_property
-    def _varying(self) -> NDArray[np.floating]:
-        """By tokens, from 0: a pass is padded to a near static shape, or changes the size."""
-        result: NDArray[np.floating] = self._by_size + self.change
-        for size in sorted(self.static, reverse=True):
-            result[(size + 1) // 2 : size + 1] = self.at(size)
-        result[0] = 0.0
-        return result
 
     @cached_property
     def _by_size(self) -> NDArray[np.floating]:
@@ -112,18 +108,6 @@ class CostCurve:
     draft: PassCurve | None = None
     is_measured: bool = False
 
-    @cached_property
-    def drafting(self) -> tuple[float, float]:
-        """Seconds of drafting: per draft token, and once after a fully accepted draft.
-
-        The first pass then feeds two tokens, the last draft token and the main model's own.
-        """
-        if self.draft is None:
-            return 0.0, 0.0
-        step, pair = self.draft.at(1), self.draft.at(2)
-        changes = len({1, 2} - self.draft.static) * self.draft.change
-        return step, pair - step + changes
-
 
 NOMINAL = CostCurve(
     PassCurve({size: 1.0 + 0.1 * (size - 1) for size in GRID}),
@@ -155,8 +139,7 @@ class Costs:
     def keep(self) -> None:
         """Keep what was learned for later processes."""
 
-    def set_static(self, role: Role, sizes: frozenset[int]) -> None:
-        """Set a model's static shapes."""
-
-    def learn(self, role: Role, passes: Sequence[PassStats]) -> None:
-        """Learn from the passes of a model in one step."""
+    def learn(
+        self, role: Role, passes: Sequence[PassStats], static: frozenset[int] = frozenset()
+    ) -> None:
+        """Learn from the passes of a model in one step. static: its current static shapes."""

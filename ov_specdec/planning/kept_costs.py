@@ -1,22 +1,19 @@
 """`KeptCosts`: learned costs that a file keeps, and passes that show what use has not shown."""
 
-from collections.abc import Callable, Generator, Hashable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Hashable
 from dataclasses import replace
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from time import perf_counter
 
-from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.errors import CacheFullError
 from ov_specdec.files import keep_section, read_section
 from ov_specdec.options.model import require
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Progress, Role
 from ov_specdec.planning.learned_costs import LearnedCosts
 from ov_specdec.results.stats import PassStats
-from ov_specdec.runner.base import Runner, Span
-from ov_specdec.runner.cached_sequence import CachedSequence, alone, max_tokens
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.cached_sequence import CachedSequence, Passes, alone, max_tokens
 from ov_specdec.runner.probe import probe_tokens
 
 MAIN_SIZES = (1, 8, 4, 2, 16, 3, 6, 12)
@@ -31,21 +28,21 @@ PARALLEL_SIZES = (8, 16, 1)
 REPEATED = 3
 """Passes of each size: one after a change of size, and others."""
 
-CACHED, LONG = 16, 1024
-"""Cached tokens of the passes, and of those that show what reading costs."""
+CACHED = 16
+"""Cached tokens of the passes."""
 
-LARGEST_ROOM = LONG + max(MAIN_SIZES)
+LARGEST_ROOM = CACHED + max(MAIN_SIZES)
 """Tokens of a sequence that has room for all of the passes."""
 
-KEPT = 0.3
-"""Uncertainty of costs that were measured and kept, of that of the first estimates."""
+MEASURING_SECONDS = 2.0
+"""Maximum time of `prepare`, unless another is given."""
 
 
 class KeptCosts(LearnedCosts):
     """The costs of a pair of models on this machine. Implements `IdleWork`.
 
-    path: the file that keeps them; None: no file. seconds: for `prepare`. new_namespace: makes
-    namespaces that share nothing; for encoder-decoder models, sources.
+    path: the file that keeps them; None: no file. new_namespace: makes namespaces that share
+    nothing; for encoder-decoder models, sources.
     """
 
     def __init__(
@@ -53,19 +50,17 @@ class KeptCosts(LearnedCosts):
         main: Runner,
         draft: Runner | None,
         path: Path | None,
-        seconds: float,
         *,
         new_namespace: Callable[[], Hashable] = object,
         learns_prompts: bool = True,
     ) -> None:
         curve = read_curve(path) or NOMINAL
         curve = replace(curve, draft=None if draft is None else curve.draft or NOMINAL.draft)
-        uncertainty = KEPT if curve.is_measured else 1.0
-        super().__init__(curve, uncertainty=uncertainty, learns_prompts=learns_prompts)
+        super().__init__(curve, learns_prompts=learns_prompts)
         self._models: dict[Role, Runner] = {"main": main}
         if draft is not None:
             self._models["draft"] = draft
-        self._path, self._seconds, self._new_namespace = path, seconds, new_namespace
+        self._path, self._new_namespace = path, new_namespace
 
     @property
     def is_pending(self) -> bool:
@@ -78,7 +73,7 @@ class KeptCosts(LearnedCosts):
             require("seconds", seconds, float, gt=0)
         elif not self.is_pending:
             return
-        begin, most, known = perf_counter(), seconds or self._seconds, -1
+        begin, most, known = perf_counter(), seconds or MEASURING_SECONDS, -1
         spent = 0.0
         while spent < most and known < self._num_learned and (seconds or self.is_pending):
             known = self._num_learned
@@ -103,61 +98,35 @@ class KeptCosts(LearnedCosts):
         self.keep()
 
     def _passes(self, role: Role, model: Runner) -> Generator[None, None, None]:
-        """Passes of a model, as far as memory has room."""
+        """Passes of a model behind a short text, as far as context and memory have room."""
         draft_sizes = DRAFT_SIZES if model.mask_token is None else PARALLEL_SIZES
         sizes = MAIN_SIZES if role == "main" else draft_sizes
         most = max_tokens(model)
         # Fewer if otherwise drafts had no room in the context.
         num_cached = max(min(CACHED, most - max(sizes)), 1)
-        with suppress(CacheFullError):
-            fitting = [size for size in sizes if num_cached + size <= most]
-            yield from self._short_passes(role, model, fitting, num_cached)
-            if LONG + max(sizes) <= most:
-                yield from self._long_passes(role, model, sizes[1])
-
-    def _short_passes(
-        self, role: Role, model: Runner, sizes: Sequence[int], num_cached: int
-    ) -> Generator[None, None, None]:
-        """Passes of these sizes behind a short text."""
-        tokens = probe_tokens(0, num_cached)
-        cache = CachedSequence(model, self._new_namespace())
+        tokens, cache = probe_tokens(0, num_cached), CachedSequence(model, self._new_namespace())
         try:
-            read = partial(alone, cache.advance(tokens, num_rows=1))
-            self._time(read, role, num_cached, 0, num_prefill=num_cached)
-            for size in sizes:
+            self._time(cache.advance(tokens, num_rows=1), role, num_cached, 0, num_cached)
+            for size in [size for size in sizes if num_cached + size <= most]:
                 # All are draft tokens, so that a runner with state copies has one there.
                 drafted = probe_tokens(num_cached, num_cached + size)
                 for _ in range(REPEATED):
                     # A row for each forces them to be fed even if cached.
-                    run = partial(alone, cache.advance(tokens, drafted, size))
-                    self._time(run, role, size, size * num_cached)
+                    self._time(cache.advance(tokens, drafted, size), role, size, size * num_cached)
                     yield
+        except CacheFullError:
+            return
         finally:
             cache.discard()
 
-    def _long_passes(self, role: Role, model: Runner, size: int) -> Generator[None, None, None]:
-        """Passes behind a long text, whose content does not matter."""
-        slot = model.open(self._new_namespace())
-        try:
-            if not isinstance(slot, BlockTable) or slot.states is not None:
-                return
-            slot.append(LONG)
-            model.write_kv(slot, model.read_kv(slot), LONG)  # or its memory would not be there
-            for _ in range(REPEATED):
-                run = partial(model.forward, [Span(slot, probe_tokens(0, size), size, size)])
-                self._time(run, role, size, size * LONG)
-                slot.rollback(LONG)
-                yield
-        finally:
-            slot.free()
-
     def _time(
-        self, run: Callable[[], object], role: Role, size: int, num_read: int, num_prefill: int = 0
+        self, steps: Passes[object], role: Role, size: int, num_read: int, num_prefill: int = 0
     ) -> None:
         """Run a pass, and learn what it took."""
         start = perf_counter()
-        run()
-        self.learn(role, [PassStats(size, num_read, num_prefill, perf_counter() - start)])
+        alone(steps)
+        done = PassStats(size, num_read, num_prefill, perf_counter() - start)
+        self.learn(role, [done], self._models[role].static_shapes)
 
     def keep(self) -> None:
         """Write the file, if there is anything new; warns if the folder cannot be written."""

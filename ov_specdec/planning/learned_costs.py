@@ -30,8 +30,11 @@ had 0.95 to 1.07 of the speed of the best constant length, later texts 0.96 to 1
 `SLOPE` a machine without VNNI had 0.91; 0.15 to 0.35 for `LOCAL`, and half of `OTHER`, change
 1 %."""
 
-NOISE, FIRST_NOISE = 0.1, 0.3
-"""Deviation of a pass from its cost, and of the first one of a size, which OpenVINO prepares."""
+KEPT = 0.3
+"""The same of costs that were measured and kept, as a share of these."""
+
+NOISE = 0.1
+"""Deviation of a pass from its cost."""
 
 PACE, FORGOTTEN = 0.03, 1e-4
 """How much the machine's pace changes from step to step, and by which share all uncertainty becomes
@@ -61,14 +64,11 @@ class LearnedCosts(Costs):
     common slowdown moves the pace only. So nothing waits to be measured, and what was learned
     beside other work, or in an earlier process, is corrected in use.
 
-    curve: the first estimates, whatever their unit. uncertainty: of them, as a share of what is
-    usual. learns_prompts: whether reading the beginning of a prompt is a pass like others, which is
-    not so where an encoder runs before.
+    curve: the first estimates, whatever their unit. learns_prompts: whether reading the beginning
+    of a prompt is a pass like others, which is not so where an encoder runs before.
     """
 
-    def __init__(
-        self, curve: CostCurve, *, uncertainty: float = 1.0, learns_prompts: bool = True
-    ) -> None:
+    def __init__(self, curve: CostCurve, *, learns_prompts: bool = True) -> None:
         super().__init__(curve)
         self._learns_prompts = learns_prompts
         models = {"main": curve.main}
@@ -77,34 +77,31 @@ class LearnedCosts(Costs):
         self._state = np.concatenate([[0.0], *map(_logarithms, models.values())])
         """Logarithms: of the pace, and of the estimates of each model."""
         self._begin = {role: 1 + index * NUM for index, role in enumerate(models)}
-        size = len(self._state)
-        self._covariance = np.zeros((size, size))
-        of_all = np.zeros(size)
-        for role, begin in self._begin.items():
-            own = np.zeros(size)
-            own[begin : begin + STATIC] = 1.0  # the factor after them has no unit
-            of_all += own
-            self._covariance += (role == "draft") * DRAFT_SCALE**2 * np.outer(own, own)
-            self._covariance[begin : begin + NUM, begin : begin + NUM] += _uncertainty()
-        self._prior = self._covariance.copy()
-        self._covariance += SCALE**2 * np.outer(of_all, of_all)
-        self._covariance *= uncertainty**2
+        has_unit = np.arange(NUM) != STATIC
+        scales, own = np.outer(has_unit, has_unit), np.diag([0.0, DRAFT_SCALE**2][: len(models)])
+        known = np.kron(np.eye(len(models)), _uncertainty()) + np.kron(own, scales)
+        self._prior = np.pad(known, (1, 0))
+        known += SCALE**2 * np.kron(np.ones_like(own), scales)
+        self._covariance = np.pad(known, (1, 0)) * (KEPT if curve.is_measured else 1.0) ** 2
         self._static: dict[str, frozenset[int]] = {role: frozenset() for role in models}
-        self._started: set[str] = set()
         self._last_size: dict[str, int] = {}
-        self._seen: set[tuple[str, int]] = set()
         self._num_learned = 0
 
-    def learn(self, role: Role, passes: Sequence[PassStats]) -> None:
+    def learn(
+        self, role: Role, passes: Sequence[PassStats], static: frozenset[int] = frozenset()
+    ) -> None:
         """Learn from passes of a step, unless one reads a prompt behind cached tokens.
 
         Nor from a model's first step, which reads its weights from disk: one that took seven times
-        as long kept a draft model out of use for good.
+        as long kept a draft model out of use for good. static: its current static shapes.
         """
-        if role not in self._started:
-            self._started.add(role)
+        if static != self._static[role]:
+            self._static[role] = static
+            self._show()
+        if role not in self._last_size:
+            self._last_size[role] = passes[-1].num_tokens
             return
-        seconds, first, is_usual = dict[int, float](), False, bool(passes)
+        seconds, is_usual = dict[int, float](), True
         for done in passes:
             is_prompt = done.num_prefill == done.num_tokens and not done.num_read
             is_usual &= not done.num_prefill or (is_prompt and self._learns_prompts)
@@ -113,8 +110,6 @@ class LearnedCosts(Costs):
                 seconds[index] = seconds.get(index, 0.0) + part
             if size not in self._static[role]:  # which leaves the others prepared
                 self._last_size[role] = size
-            first |= bool(self._seen) and (role, size) not in self._seen
-            self._seen.add((role, size))
         if not is_usual:
             return
         expected = sum(seconds.values()) - seconds.get(self._begin[role] + STATIC, 0.0)
@@ -122,17 +117,12 @@ class LearnedCosts(Costs):
         surprise = (log(observed) if observed > 0.0 else LOG_LIMITS[0]) - log(expected)
         surprise -= self._state[0]
         gradient = np.array([expected, *seconds.values()]) / expected
-        self._update(surprise, [0, *seconds], gradient, NOISE**2 + FIRST_NOISE**2 * first)
+        self._update(surprise, [0, *seconds], gradient)
         self._num_learned += 1
         if self._num_learned <= SHOWN_EACH or self._num_learned % SHOWN_AFTER == 0:
             self._show()
         if self._num_learned % KEPT_AFTER == 0:
             self.keep()
-
-    def set_static(self, role: Role, sizes: frozenset[int]) -> None:
-        """Set a model's static shapes."""
-        self._static[role] = sizes
-        self._show()
 
     def _parts(self, role: Role, size: int, num_read: int) -> dict[int, float]:
         """The estimates that a pass depends on, by index, and the seconds of it that vary so.
@@ -152,7 +142,7 @@ class LearnedCosts(Costs):
             parts[begin + STATIC] = sum(parts.values()) - parts.get(begin + READ, 0.0)
         return parts
 
-    def _update(self, surprise: float, indices: list[int], gradient: Numbers, noise: float) -> None:
+    def _update(self, surprise: float, indices: list[int], gradient: Numbers) -> None:
         """One step of the filter.
 
         surprise: logarithm of observed by expected seconds. gradient: of expected seconds'
@@ -161,7 +151,7 @@ class LearnedCosts(Costs):
         self._covariance += FORGOTTEN * (self._prior - self._covariance)
         self._covariance[0, 0] += PACE**2
         with_observed = self._covariance[:, indices] @ gradient
-        variance = float(gradient @ with_observed[indices]) + noise
+        variance = float(gradient @ with_observed[indices]) + NOISE**2
         most = MOST * sqrt(variance)
         self._state += with_observed * (min(max(surprise, -most), most) / variance)
         np.clip(self._state, *LOG_LIMITS, out=self._state)

@@ -48,14 +48,14 @@ class Plan:
     """The draft of one sequence in the next round.
 
     length: maximum draft tokens; 0 drafts nothing. reason: of the length, in one word, for the
-    statistics. offer: the one that is taken, if the length is not 0. acceptance: see `Estimate`.
-    seconds: expected of the main model's pass; 0 if unknown.
+    statistics. offer: the one that is taken, if the length is not 0. rate: see `Estimate`. seconds:
+    expected of the main model's pass; 0 if unknown.
     """
 
     length: int
     reason: Reason
     offer: Offer = Offer()
-    acceptance: tuple[float, ...] = ()
+    rate: float = 0.0
     seconds: float = 0.0
 
     def within(self, room: int) -> "Plan":
@@ -74,14 +74,13 @@ FULL = Plan(0, "full")
 class Estimate:
     """What the next draft of a sequence is worth, and what it costs.
 
-    acceptance: the probability that the first n draft tokens are all accepted, from n = 1 to
-    `MAX_PLANNED_LENGTH`. num_cached: tokens that each draft token reads. is_hopeful: the last probe
-    was accepted. throughput: tokens that recent steps gave the sequence, on average. num_expected:
-    tokens that it will have yet.
+    rate: the probability that a draft token is accepted, if those before are. num_cached: tokens
+    that each draft token reads. is_hopeful: the last probe was accepted. throughput: tokens that
+    recent steps gave the sequence, on average. num_expected: tokens that it will have yet.
     """
 
     offer: Offer
-    acceptance: tuple[float, ...]
+    rate: float
     num_cached: int = 0
     is_hopeful: bool = False
     throughput: float = 1.0

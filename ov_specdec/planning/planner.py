@@ -78,21 +78,16 @@ class PassSize:
         return size
 
 
-def dinkelbach_step(
-    past: tuple[float, float], tokens: Numbers, drafting: Numbers, passing: Numbers
-) -> tuple[float, Numbers]:
-    """The best rate of tokens per second, and the gain of each choice without its pass.
+class Choice(NamedTuple):
+    """The best draft length of each sequence of a step, and the seconds of the main model's pass.
 
-    Where `rate` is the best ratio of tokens to seconds, the choice with the greatest
-
-        tokens - rate * seconds
-
-    has it (Dinkelbach, Management Science 13, 1967). The gain leaves out the seconds of the pass,
-    whose size is chosen next. past: tokens and seconds that count too. tokens, drafting, passing:
-    of each choice, its tokens, and seconds of drafting and of the pass.
+    size, wanted: as in `StepPlan`.
     """
-    rate = float(((past[0] + tokens) / (past[1] + drafting + passing)).max())
-    return rate, tokens - rate * drafting
+
+    lengths: list[int]
+    seconds: float
+    size: int = 0
+    wanted: int = 0
 
 
 class Planner:
@@ -117,29 +112,28 @@ class Planner:
         self._pass_size = PassSize()
         self._credit = 0.0
         """Saved time for probes, in plain passes."""
-        self._chosen = StepPlan([])
-        """The last choice."""
+        self._chosen = Choice([], 0.0)
         self._basis: object = None
-        """What it came from, if it has no drafts: while that is the same, it stays."""
+        """What the last choice came from, if it has no drafts: while that is the same, it stays."""
 
     def plan(self, estimates: Sequence[Estimate], load: Load) -> StepPlan:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
         self._forget_others(load)
         # To choose takes 0.4 ms with four sequences, whose plain step takes a small model 6 ms.
-        curve, worth = self.costs.curve, [each.acceptance for each in estimates]
-        basis = curve, replace(load, num_read=0), worth
-        if basis == self._basis:
-            plans = [
-                replace(p, offer=e.offer)
-                for p, e in zip(self._chosen.plans, estimates, strict=True)
-            ]
-            step = self._chosen._replace(plans=plans)
-        else:
-            step = self._chosen = self._choose(estimates, load)
-            is_padded = step.size not in {0, load.num_tokens, *curve.main.static}
-            is_idle = not (is_padded or any(plan.length for plan in step.plans))
-            self._basis = basis if is_idle else None
-        return step._replace(plans=self._probe(step.plans, estimates, load))
+        curve = self.costs.curve
+        basis = curve, replace(load, num_read=0), [each.rate for each in estimates]
+        if basis != self._basis:
+            self._chosen = self._choose(estimates, load)
+            is_padded = self._chosen.size not in {0, load.num_tokens, *curve.main.static}
+            self._basis = None if is_padded or any(self._chosen.lengths) else basis
+        lengths, seconds, size, wanted = self._chosen
+        expected = seconds if self.costs.is_learned else 0.0
+        plans = [
+            Plan(n, "pays" if n else "loses", each.offer, each.rate, expected)
+            for n, each in zip(lengths, estimates, strict=True)
+        ]
+        self._probe(plans, estimates, load)
+        return StepPlan(plans, size, wanted)
 
     def _forget_others(self, load: Load) -> None:
         """Forget what was planned under another load."""
@@ -150,10 +144,17 @@ class Planner:
             self._alike, self._past = alike, (0.0, 0.0)
             self._pass_size.forget()
 
-    def _choose(self, estimates: Sequence[Estimate], load: Load) -> StepPlan:
-        """The best draft lengths, without probes, and the sizes."""
-        curve, main, num = self.costs.curve, self.costs.curve.main, len(estimates)
-        ranking = Ranking.of(estimates, curve)
+    def _choose(self, estimates: Sequence[Estimate], load: Load) -> Choice:
+        """The best draft lengths, without probes, and the sizes.
+
+        Where `rate` is the best ratio of tokens to seconds, the choice with the greatest
+
+            tokens - rate * seconds
+
+        has it (Dinkelbach, Management Science 13, 1967).
+        """
+        main, num = self.costs.curve.main, len(estimates)
+        ranking = Ranking.of(estimates, self.costs.curve)
         num_drafting = num if load.num_prefill else load.num_answered
         largest = load.num_tokens - load.num_forced + MAX_PLANNED_LENGTH * num_drafting
         passes = main.by_size(largest + load.num_prefill, load.num_read)
@@ -161,14 +162,14 @@ class Planner:
         # drafts count as the largest pass.
         fed = np.minimum(load.num_tokens + ranking.number.ravel(), largest)
         tokens = load.num_answered + load.num_forced + ranking.value.ravel()
-        drafting = ranking.seconds.ravel()
-        plain = main.at(1)
-        past = self._past[0], self._past[1] * plain
-        rate, gains = dinkelbach_step(past, tokens, drafting, passes[fed])
+        drafting, plain = ranking.seconds.ravel(), main.at(1)
+        past_tokens, past_seconds = self._past[0], self._past[1] * plain
+        rate = float(((past_tokens + tokens) / (past_seconds + drafting + passes[fed])).max())
+        gains = tokens - rate * drafting  # but for the pass, whose size is chosen next
         if load.num_prefill:  # its pass has a size of its own, and no part in the rate
             costs = passes[fed + load.num_prefill]
             best = int((gains - rate * costs).argmax())
-            return StepPlan(self._plans(estimates, ranking, best, costs[best]))
+            return Choice(ranking.lengths(best, num), float(costs[best]))
         # By size of the pass, [largest + 1]: the best choice that fits, or no draft tokens.
         most = np.full(len(passes), gains[0])
         np.maximum.at(most, fed, gains)
@@ -184,34 +185,20 @@ class Planner:
         # A size without a static shape is seldom chosen, so use does not show what one would save.
         static = main.if_static(fed, load.num_read)
         wanted = int(fed[(tokens / (drafting + static)).argmax()])
-        return StepPlan(self._plans(estimates, ranking, best, passes[size]), size, wanted)
+        return Choice(ranking.lengths(best, num), float(passes[size]), size, wanted)
 
-    def _plans(
-        self, estimates: Sequence[Estimate], ranking: Ranking, choice: int, seconds: float
-    ) -> list[Plan]:
-        """Those of a choice, with a main pass of so many seconds."""
-        expected = float(seconds) if self.costs.is_learned else 0.0
-        return [
-            Plan(n, "pays" if n else "loses", each.offer, each.acceptance, expected)
-            for each, n in zip(estimates, ranking.lengths(choice, len(estimates)), strict=True)
-        ]
-
-    def _probe(self, plans: list[Plan], estimates: Sequence[Estimate], load: Load) -> list[Plan]:
-        """The plans, with a probe of one draft token if it is due.
+    def _probe(self, plans: list[Plan], estimates: Sequence[Estimate], load: Load) -> None:
+        """Change one of the plans to a probe of one draft token, if it is due.
 
         A successful probe is followed by another one.
         """
-        num_idle = sum(plan.length == 0 for plan in plans)
-        self._credit += SPENT_ON_PROBES * num_idle / load.num_sequences
         idle = [i for i, plan in enumerate(plans) if plan.length == 0 and not plan.offer.is_match]
+        self._credit += SPENT_ON_PROBES * len(idle) / load.num_sequences
         costs = {i: self._cost_of_probe(estimates[i], load) for i in idle}
-        due = [i for i in idle if costs[i] <= self._credit]
-        if not due:
-            return plans
-        index = max(due, key=lambda i: (estimates[i].is_hopeful, estimates[i].acceptance[0]))
-        self._credit -= costs[index]
-        probe = replace(plans[index], length=1, reason="probe")
-        return [*plans[:index], probe, *plans[index + 1 :]]
+        if due := [i for i in idle if costs[i] <= self._credit]:
+            index = max(due, key=lambda i: (estimates[i].is_hopeful, estimates[i].rate))
+            self._credit -= costs[index]
+            plans[index] = replace(plans[index], length=1, reason="probe")
 
     def _cost_of_probe(self, estimate: Estimate, load: Load) -> float:
         """In plain passes; another one after a successful probe costs nothing."""

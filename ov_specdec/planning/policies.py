@@ -3,21 +3,11 @@
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, repeat
-from operator import mul
 
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH, GenerationOptions
 from ov_specdec.planning.acceptance import Acceptance, Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs
-from ov_specdec.planning.plan import (
-    EXPECTED,
-    HORIZON,
-    MAX_PLANNED_LENGTH,
-    Estimate,
-    Offer,
-    Offers,
-    Plan,
-)
+from ov_specdec.planning.plan import EXPECTED, HORIZON, MAX_PLANNED_LENGTH, Estimate, Offers, Plan
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.planning.ranking import Ranking
 from ov_specdec.results.stats import RoundStats
@@ -101,21 +91,17 @@ class PlannedLength(Policy):
 
     def answer(self, offers: Offers) -> Estimate:
         """The estimate of the offer that would be fastest if all rounds were like the next."""
-        estimates = [self._estimate(offer) for offer in offers]
+        state = self._num_cached, self._is_hopeful, self._throughput
+        rate, left = self._acceptance.rate, max(self._num_generated, EXPECTED)
+        estimates = [Estimate(o, rate(o.source, o.confidence), *state, left) for o in offers]
         if len(estimates) == 1:
             return estimates[0]
         curve = self._costs.curve
         return max(estimates, key=lambda each: best_speed(each, curve))
 
-    def _estimate(self, offer: Offer) -> Estimate:
-        rate = self._acceptance.rate(offer.source, offer.confidence)
-        acceptance = tuple(accumulate(repeat(rate, MAX_PLANNED_LENGTH), mul))
-        state = self._is_hopeful, self._throughput, max(self._num_generated, EXPECTED)
-        return Estimate(offer, acceptance, self._num_cached, *state)
-
     def update(self, stats: RoundStats) -> None:
         """Count accepted draft tokens."""
-        self._num_cached = stats.cached_tokens + max(stats.pass_tokens, stats.num_generated)
+        self._num_cached = stats.cached_tokens + stats.pass_tokens
         if stats.reason == "prefill":
             return
         self._num_generated += stats.num_generated

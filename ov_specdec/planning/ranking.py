@@ -11,8 +11,6 @@ from ov_specdec.planning.plan import MAX_PLANNED_LENGTH, Estimate
 
 Numbers = NDArray[np.floating]
 
-INDICES = np.arange(MAX_PLANNED_LENGTH)
-
 DRAFT_LIMITS = (1, 2, 3, 4, 6, 8, 12, MAX_PLANNED_LENGTH)
 """Draft lengths to which drafts of several sequences are limited, the last by none."""
 
@@ -39,25 +37,19 @@ class Ranking:
     @classmethod
     def of(cls, estimates: Sequence[Estimate], curve: CostCurve) -> "Ranking":
         """The ranking of all."""
-        acceptance: Numbers = np.array([each.acceptance for each in estimates], float)
-        acceptance = acceptance.reshape(-1, MAX_PLANNED_LENGTH)  # there may be none
-        values, order = acceptance, INDICES[: acceptance.size]
-        limits: tuple[int, ...] = DRAFT_LIMITS[-1:]
-        fits = np.ones((1, 1))
-        if len(estimates) > 1:
-            throughput = np.array([each.throughput for each in estimates])
-            # To the power of 2, batches of 4 to 16 ended at 0.91 to 1.03 of the speed, and 4 to 16
-            # clients had 0.90 to 0.97 of the throughput.
-            values = acceptance * (throughput.mean() / throughput)[:, None]
-            order = (-values.ravel()).argsort(kind="stable")
-            # A last pass over one sequence costs about as much as the first over all: without
-            # limits 32 sequences had 0.90 of the speed when all passes of the main model cost the
-            # same.
-            limits = DRAFT_LIMITS
-            fits = order % MAX_PLANNED_LENGTH < np.array(limits)[:, None]
+        known = [(each.rate, each.throughput, each.num_cached) for each in estimates]
+        rate, throughput, num_cached = np.array(known).reshape(-1, 3).T[..., None]  # may be none
+        acceptance: Numbers = rate.repeat(MAX_PLANNED_LENGTH, axis=1).cumprod(axis=1)
+        # To the power of 2, batches of 4 to 16 ended at 0.91 to 1.03 of the speed, and 4 to 16
+        # clients had 0.90 to 0.97 of the throughput.
+        values = acceptance * (throughput.sum() / max(len(estimates), 1) / throughput)
+        order = (-values.ravel()).argsort(kind="stable")
+        # A last pass over one sequence costs about as much as the first over all: without limits
+        # 32 sequences had 0.90 of the speed when all passes of the main model cost the same.
+        limits = DRAFT_LIMITS if len(estimates) > 1 else DRAFT_LIMITS[-1:]
         sequence, index = np.divmod(order, MAX_PLANNED_LENGTH)
+        fits = index < np.array(limits)[:, None]
         ones = np.ones(acceptance.shape)
-        num_cached = np.array([each.num_cached for each in estimates]).reshape(-1, 1)
         own = curve.main.per_read * num_cached * ones  # seconds of each token
         shared: Numbers | float = 0.0
         has_draft = not all(each.offer.is_match for each in estimates)
@@ -70,7 +62,7 @@ class Ranking:
             own += curve.draft.per_read * num_cached * fed
         elif curve.draft is not None and has_draft:
             drafts = np.array([[not each.offer.is_match] for each in estimates])
-            own += _pass_by_pass(curve, curve.draft, drafts, acceptance, values)
+            own += _pass_by_pass(curve.draft, drafts, values)
             own += curve.draft.per_read * num_cached * drafts
         joining = np.array([_joining(each, curve.draft) for each in estimates])[:, None]
         own += joining * acceptance
@@ -102,29 +94,13 @@ def _joining(estimate: Estimate, draft: PassCurve | None) -> float:
     return draft.reading(num_unread) / estimate.num_expected
 
 
-def _pass_by_pass(
-    curve: CostCurve,
-    draft: PassCurve,
-    drafts: NDArray[np.bool_],
-    acceptance: Numbers,
-    values: Numbers,
-) -> Numbers:
+def _pass_by_pass(draft: PassCurve, drafts: NDArray[np.bool_], values: Numbers) -> Numbers:
     """Seconds that each draft token adds to a draft model's passes, where each takes one.
 
     Shape: [sequences, MAX_PLANNED_LENGTH]. Sequences share the passes: the base cost of one belongs
-    to the token of most value. After a fully accepted draft the first pass also feeds its last
-    token, so over several sequences it has another size than the passes before and after it.
-    drafts: which sequences have draft tokens of the model.
+    to the token of most value. drafts: which sequences have draft tokens of the model.
     """
-    per_token, catching_up = curve.drafting
-    if len(drafts) == 1:
-        seconds = per_token + catching_up * acceptance
-    else:
-        rank = np.where(drafts, -values, 1.0).argsort(axis=0, kind="stable").argsort(axis=0)
-        by_size = draft.by_size(len(drafts))
-        added = by_size[1:] - by_size[:-1]
-        added[0], catching_up = per_token, by_size[2] - by_size[1]
-        seconds = added[rank] + catching_up * acceptance
-        seconds[:, :2] += draft.change * (rank[:, :2] == 0)
-    seconds[:, 1:] -= catching_up * acceptance[:, :-1]
-    return seconds * drafts
+    rank = np.where(drafts, -values, 1.0).argsort(axis=0, kind="stable").argsort(axis=0)
+    by_size = draft.by_size(len(drafts))
+    by_size[0] = 0.0  # no pass
+    return np.diff(by_size)[rank] * drafts

@@ -175,7 +175,7 @@ def test_nobody_is_admitted_without_states(hybrid):
 def test_passes_are_timed_that_are_as_long_as_said(hybrid, monkeypatch):
     with load(hybrid, drafter="suffix") as pipeline:
         sizes = note_passes(pipeline.main.runner, monkeypatch)
-        list(KeptCosts(pipeline.main.runner, None, None, 0.0).passes())
+        list(KeptCosts(pipeline.main.runner, None, None).passes())
         assert sizes == [16, *(size for size in MAIN_SIZES for _ in range(REPEATED))]
 
 

@@ -103,18 +103,18 @@ def test_texts_are_plain_decodings_and_a_round_takes_one_draft_pass(pipeline, op
 
 
 def test_its_passes_are_padded_to_static_shapes(parallel_pair, monkeypatch):
-    usual = {}
+    usual = []
 
-    def noting(role, *arguments, **settings):
-        usual[role] = settings["usual"]
-        return StaticShapes(role, *arguments, **settings)
+    def noting(*arguments, **settings):
+        usual.append(settings["usual"])
+        return StaticShapes(*arguments, **settings)
 
     monkeypatch.setattr("ov_specdec.generation.pipeline.StaticShapes", noting)
     with SpeculativePipeline(*parallel_pair, precision="exact") as pipeline:
-        assert usual == {"main": USUAL_STEPS["main"], "draft": USUAL_STEPS["parallel"]}
+        assert usual == [USUAL_STEPS["parallel"], USUAL_STEPS["main"]]
         plain = pipeline.generate(PROMPT, num_assistant_tokens=0, **RUN)
         runner = pipeline.draft.runner
-        for size in usual["draft"]:
+        for size in usual[0]:
             runner.add_static(size, pipeline.draft.compiler(size)())
         passes = note_passes(runner, monkeypatch)
         result = pipeline.generate(PROMPT, num_assistant_tokens=7, **RUN)

@@ -123,14 +123,6 @@ class ScriptedModel(Runner):
         self.sizes.append([len(span.tokens) for span in spans])
         return [self._rows(span, length) for span, length in zip(spans, past, strict=True)]
 
-    def read_kv(self, slot: "ScriptedSlot") -> dict[str, np.ndarray]:
-        return {}
-
-    def write_kv(self, slot: "ScriptedSlot", tensors: dict[str, np.ndarray], length: int) -> None:
-        for place in range(length):
-            address = self._address(slot, place)
-            self.memory[address], self.generated[address] = 0, False
-
     def _copy(self, source: int, target: int) -> None:
         for offset in range(self.block_size):
             if (source, offset) in self.memory:

@@ -111,7 +111,7 @@ def test_the_first_pass_of_a_draft_model_reads_a_prompt():
     drafts = []
 
     class Noting(Costs):
-        def learn(self, role, passes):
+        def learn(self, role, passes, static):
             drafts.extend(passes if role == "draft" else ())
 
     drafter, _ = drafting(counting)

@@ -339,7 +339,7 @@ class Unasked:
     def curve(self):
         pytest.fail("the costs of passes were asked for")
 
-    def learn(self, role, done):
+    def learn(self, role, done, static):
         pass
 
 

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 
 from ov_specdec.engine.static_shapes import StaticShapes
-from ov_specdec.planning.costs import NOMINAL, Costs
 from ov_specdec.results.stats import PassStats
 
 
@@ -27,11 +26,9 @@ def test_the_most_frequent_size_is_compiled_for(is_invariant, used, known, compi
         static_shapes=frozenset(known), is_invariant=is_invariant, max_length=1000
     )
     shapes = StaticShapes(
-        "main",
         runner,
         lambda size: asked.append(size) or object,
         1,
-        Costs(NOMINAL),
         usual={},
         sizes=None,
         can_swap=lambda: False,

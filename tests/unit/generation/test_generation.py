@@ -90,7 +90,7 @@ def finish(text, request):
 
 def test_nothing_is_measured_while_a_request_runs():
     main, draft = ScriptedModel(counting), ScriptedModel(counting)
-    costs = KeptCosts(main, draft, None, 0.05)
+    costs = KeptCosts(main, draft, None)
     text = generator(main, draft, costs=costs)
     running, chunks = submit(text, "ABC", num_assistant_tokens=2, max_new_tokens=300)
     text.loop.step()
@@ -112,7 +112,7 @@ def test_nothing_is_measured_while_a_request_runs():
 
 def test_a_first_generation_runs_no_pass_of_its_own_and_is_planned_by_the_prior():
     main, draft = ScriptedModel(counting), ScriptedModel(counting)
-    text = generator(main, draft, costs=KeptCosts(main, draft, None, 60.0))
+    text = generator(main, draft, costs=KeptCosts(main, draft, None))
     result = collect(text.stream("ABC", GenerationOptions(max_new_tokens=30)))
     assert len(main.passes) == len(result.stats.rounds)
     assert result.stats.rounds[1].num_drafted > 1

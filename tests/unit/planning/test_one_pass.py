@@ -9,7 +9,7 @@ import pytest
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.kept_costs import PARALLEL_SIZES, KeptCosts
-from ov_specdec.planning.plan import MAX_PLANNED_LENGTH, Estimate, Offer
+from ov_specdec.planning.plan import Estimate, Offer
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.planning.policies import PlannedLength
 from ov_specdec.planning.ranking import Ranking
@@ -25,8 +25,7 @@ NUM_CACHED = 300
 
 
 def drafted(chance):
-    acceptance = tuple(chance**n for n in range(1, MAX_PLANNED_LENGTH + 1))
-    return Estimate(OFFER, acceptance, NUM_CACHED)
+    return Estimate(OFFER, chance, NUM_CACHED)
 
 
 def drafting(chances, lengths):
@@ -89,5 +88,5 @@ def test_what_a_draft_token_reads_is_the_text_so_far():
 def test_passes_of_the_sizes_that_it_has_are_measured():
     draft = ScriptedModel(in_parallel(counting))
     draft.mask_token = MASK
-    list(KeptCosts(ScriptedModel(counting), draft, None, 0.0).passes())
+    list(KeptCosts(ScriptedModel(counting), draft, None).passes())
     assert set(draft.passes[1:]) == {*PARALLEL_SIZES}

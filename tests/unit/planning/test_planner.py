@@ -9,10 +9,9 @@ import pytest
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, PassCurve
-from ov_specdec.planning.plan import EXPECTED, MAX_PLANNED_LENGTH, Estimate, Offer, Plan
+from ov_specdec.planning.plan import EXPECTED, Estimate, Offer, Plan
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.planning.policies import HeuristicLength, IsolatedLength, PlannedLength
-from ov_specdec.planning.ranking import Ranking
 from tests.support.rounds import a_round
 
 # A token more costs a fifth of a plain pass; a pass of the draft model a tenth, and half of that
@@ -63,8 +62,7 @@ def drafted(chance, **more):
 
 
 def match(chance):
-    acceptance = tuple(chance**n for n in range(1, MAX_PLANNED_LENGTH + 1))
-    return Estimate(Offer("prompt-lookup", 0.5, 1), acceptance)
+    return Estimate(Offer("prompt-lookup", 0.5, 1), chance)
 
 
 def lengths(estimates, costs=COSTS, **load):
@@ -89,8 +87,9 @@ def best_by_trying(chances):
 @pytest.mark.parametrize("pair", [(0.9, 0.9), (0.95, 0.3), (0.7, 0.8), (0.0, 0.0), (1.0, 0.1)])
 def test_no_pair_of_lengths_yields_more(pair):
     best, rates = best_by_trying(pair)
+    # The planner leaves out the second token of such a pass.
     assert rates[tuple(lengths([drafted(chance) for chance in pair]))] == pytest.approx(
-        rates[best], rel=0.003
+        rates[best], rel=0.006
     )
 
 
@@ -157,15 +156,6 @@ def test_drafts_get_shorter_behind_longer_texts_and_end_where_reading_costs_more
         assert found == sorted(found, reverse=True)
         assert found[0] > 2 * found[-1]
     assert lengths(50_000, 4) == 0
-
-
-def test_drafting_for_several_counts_changes_of_size_of_the_draft():
-    curves = (
-        CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.1, 17: 0.9}, change))
-        for change in (0.0, 0.5)
-    )
-    seconds = [Ranking.of([drafted(0.9)] * 2, curve).seconds[-1] for curve in curves]
-    assert seconds[1][-1] == pytest.approx(seconds[0][-1] + 2 * 0.5)
 
 
 def test_plans_follow_from_ratios_whatever_costs_are_counted_in():
@@ -254,7 +244,7 @@ def test_a_sequence_tells_what_it_has_learnt():
     for _ in range(40):
         policy.update(a_round(4, 4))
     found = policy.answer(asking("model"))
-    assert found.acceptance[1] == found.acceptance[0] ** 2 > 0.8
+    assert found.rate**2 > 0.8
     assert 3.0 < found.throughput < 5.0
     assert (found.num_expected, found.is_hopeful) == (200, False)
     policy.update(a_round(1, 1, reason="probe"))
@@ -327,5 +317,5 @@ def test_heuristic_follows_the_last_round(start, drafted, accepted, expected):
 
 @pytest.mark.parametrize(("room", "length"), [(9, 4), (4, 4), (3, 3), (0, 0), (-1, 0)])
 def test_a_plan_stays_within_the_room_there_is(room, length):
-    plan = Plan(4, "constant", acceptance=(0.1,)).within(room)
-    assert (plan.length, plan.acceptance) == (length, (0.1,))
+    plan = Plan(4, "constant", rate=0.1).within(room)
+    assert (plan.length, plan.rate) == (length, 0.1)

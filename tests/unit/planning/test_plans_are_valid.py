@@ -33,23 +33,17 @@ def curves():
 
 COSTS = st.builds(CostCurve, curves(), st.none() | curves(), st.booleans())
 RATES = st.just(0.0) | st.just(1.0) | st.floats(0.0, 1.0)
-
-
-def chances(rate):
-    return tuple(rate**n for n in range(1, MAX_PLANNED_LENGTH + 1))
-
-
 OF_DRAFT = st.builds(
-    lambda rate, offer, **more: Estimate(offer, chances(rate), **more),
-    RATES,
+    Estimate,
     st.builds(
         Offer, st.just("model"), takes_one_pass=st.booleans(), num_unread=st.integers(1, 3000)
     ),
+    RATES,
     num_cached=st.integers(0, 100_000),
     is_hopeful=st.booleans(),
     num_expected=st.integers(1, 3000),
 )
-OF_MATCH = st.builds(lambda rate: Estimate(Offer("suffix", 0.5, 1), chances(rate)), RATES)
+OF_MATCH = st.builds(Estimate, st.just(Offer("suffix", 0.5, 1)), RATES)
 
 
 @st.composite
@@ -73,8 +67,8 @@ def is_valid(plan):
     return type(plan.length) is int and 0 <= plan.length <= MAX_PLANNED_LENGTH
 
 
-MATCH = Estimate(Offer("suffix", 0.9, 1), chances(0.8))
-DRAFTED = Estimate(Offer("model"), chances(0.8))
+MATCH = Estimate(Offer("suffix", 0.9, 1), 0.8)
+DRAFTED = Estimate(Offer("model"), 0.8)
 ALONE = Load()
 
 
