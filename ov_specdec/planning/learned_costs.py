@@ -33,8 +33,9 @@ had 0.95 to 1.07 of the speed of the best constant length, later texts 0.96 to 1
 KEPT = 0.3
 """The same of costs that were measured and kept, as a share of these."""
 
-NOISE = 0.1
-"""Deviation of a pass from its cost."""
+NOISE, FIRST_NOISE = 0.1, 0.3
+"""Deviation of a pass from its cost, and of the first one of a size, which OpenVINO prepares:
+without, a process that began with two tokens at 361 ms and three at 152 kept these for long."""
 
 PACE, FORGOTTEN = 0.03, 1e-4
 """How much the machine's pace changes from step to step, and by which share all uncertainty becomes
@@ -85,6 +86,7 @@ class LearnedCosts(Costs):
         self._covariance = np.pad(known, (1, 0)) * (KEPT if curve.is_measured else 1.0) ** 2
         self._static: dict[str, frozenset[int]] = {role: frozenset() for role in models}
         self._last_size: dict[str, int] = {}
+        self._seen: set[tuple[str, int]] = set()
         self._num_learned = 0
 
     def learn(
@@ -101,7 +103,7 @@ class LearnedCosts(Costs):
         if role not in self._last_size:
             self._last_size[role] = passes[-1].num_tokens
             return
-        seconds, is_usual = dict[int, float](), True
+        seconds, first, is_usual = dict[int, float](), False, True
         for done in passes:
             is_prompt = done.num_prefill == done.num_tokens and not done.num_read
             is_usual &= not done.num_prefill or (is_prompt and self._learns_prompts)
@@ -110,6 +112,8 @@ class LearnedCosts(Costs):
                 seconds[index] = seconds.get(index, 0.0) + part
             if size not in self._static[role]:  # which leaves the others prepared
                 self._last_size[role] = size
+            first |= bool(self._seen) and (role, size) not in self._seen
+            self._seen.add((role, size))
         if not is_usual:
             return
         expected = sum(seconds.values()) - seconds.get(self._begin[role] + STATIC, 0.0)
@@ -117,7 +121,7 @@ class LearnedCosts(Costs):
         surprise = (log(observed) if observed > 0.0 else LOG_LIMITS[0]) - log(expected)
         surprise -= self._state[0]
         gradient = np.array([expected, *seconds.values()]) / expected
-        self._update(surprise, [0, *seconds], gradient)
+        self._update(surprise, [0, *seconds], gradient, NOISE**2 + FIRST_NOISE**2 * first)
         self._num_learned += 1
         if self._num_learned <= SHOWN_EACH or self._num_learned % SHOWN_AFTER == 0:
             self._show()
@@ -142,7 +146,7 @@ class LearnedCosts(Costs):
             parts[begin + STATIC] = sum(parts.values()) - parts.get(begin + READ, 0.0)
         return parts
 
-    def _update(self, surprise: float, indices: list[int], gradient: Numbers) -> None:
+    def _update(self, surprise: float, indices: list[int], gradient: Numbers, noise: float) -> None:
         """One step of the filter.
 
         surprise: logarithm of observed by expected seconds. gradient: of expected seconds'
@@ -151,7 +155,7 @@ class LearnedCosts(Costs):
         self._covariance += FORGOTTEN * (self._prior - self._covariance)
         self._covariance[0, 0] += PACE**2
         with_observed = self._covariance[:, indices] @ gradient
-        variance = float(gradient @ with_observed[indices]) + NOISE**2
+        variance = float(gradient @ with_observed[indices]) + noise
         most = MOST * sqrt(variance)
         self._state += with_observed * (min(max(surprise, -most), most) / variance)
         np.clip(self._state, *LOG_LIMITS, out=self._state)

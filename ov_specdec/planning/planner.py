@@ -81,11 +81,13 @@ class PassSize:
 class Choice(NamedTuple):
     """The best draft length of each sequence of a step, and the seconds of the main model's pass.
 
-    size, wanted: as in `StepPlan`.
+    stays: whether it is the same in later steps while costs and what drafts are worth are. size,
+    wanted: as in `StepPlan`.
     """
 
     lengths: list[int]
     seconds: float
+    stays: bool
     size: int = 0
     wanted: int = 0
 
@@ -112,9 +114,9 @@ class Planner:
         self._pass_size = PassSize()
         self._credit = 0.0
         """Saved time for probes, in plain passes."""
-        self._chosen = Choice([], 0.0)
+        self._chosen = Choice([], 0.0, stays=False)
         self._basis: object = None
-        """What the last choice came from, if it has no drafts: while that is the same, it stays."""
+        """What the last choice came from, if it stays while that is the same."""
 
     def plan(self, estimates: Sequence[Estimate], load: Load) -> StepPlan:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
@@ -124,9 +126,8 @@ class Planner:
         basis = curve, replace(load, num_read=0), [each.rate for each in estimates]
         if basis != self._basis:
             self._chosen = self._choose(estimates, load)
-            is_padded = self._chosen.size not in {0, load.num_tokens, *curve.main.static}
-            self._basis = None if is_padded or any(self._chosen.lengths) else basis
-        lengths, seconds, size, wanted = self._chosen
+            self._basis = basis if self._chosen.stays else None
+        lengths, seconds, _, size, wanted = self._chosen
         expected = seconds if self.costs.is_learned else 0.0
         plans = [
             Plan(n, "pays" if n else "loses", each.offer, each.rate, expected)
@@ -169,7 +170,7 @@ class Planner:
         if load.num_prefill:  # its pass has a size of its own, and no part in the rate
             costs = passes[fed + load.num_prefill]
             best = int((gains - rate * costs).argmax())
-            return Choice(ranking.lengths(best, num), float(costs[best]))
+            return Choice(ranking.lengths(best, num), float(costs[best]), stays=not best)
         # By size of the pass, [largest + 1]: the best choice that fits, or no draft tokens.
         most = np.full(len(passes), gains[0])
         np.maximum.at(most, fed, gains)
@@ -185,7 +186,9 @@ class Planner:
         # A size without a static shape is seldom chosen, so use does not show what one would save.
         static = main.if_static(fed, load.num_read)
         wanted = int(fed[(tokens / (drafting + static)).argmax()])
-        return Choice(ranking.lengths(best, num), float(passes[size]), size, wanted)
+        # No other size gains what would make it pay in time.
+        stays = not best and int(values.argmax()) <= least and size in {least, *main.static}
+        return Choice(ranking.lengths(best, num), float(passes[size]), stays, size, wanted)
 
     def _probe(self, plans: list[Plan], estimates: Sequence[Estimate], load: Load) -> None:
         """Change one of the plans to a probe of one draft token, if it is due.

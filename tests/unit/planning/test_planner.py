@@ -216,6 +216,14 @@ def test_a_choice_without_drafts_stays_until_costs_or_what_drafts_are_worth_chan
     assert drafts(0.8) is True
 
 
+def test_drafts_come_though_a_change_of_size_takes_more_than_the_first_of_them_gains():
+    planner = Planner(Costs(CostCurve(PassCurve({1: 1.0, 2: 1.3, 16: 9.0}, change=1.0))))
+    planner.plan([], answering(1))
+    steps = [planner.plan([match(0.6)], answering(1)).plans[0].length for _ in range(24)]
+    assert steps[0] == 0
+    assert steps[-1] == 1
+
+
 def test_a_static_size_is_taken_though_another_is_a_bit_better():
     assert sizes(1.0, (0.95,) * 10 + (0.6,) * 20, static=(4,))[-1] == 4
     assert set(sizes(1.0, (0.9, 0.6) * 15, static=(8,))) == {8}
