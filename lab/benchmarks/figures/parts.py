@@ -16,7 +16,6 @@ from lab.benchmarks.figures.texts import texts
 from lab.benchmarks.figures.together import together
 from lab.benchmarks.figures.tools import own_calls, tools
 from lab.benchmarks.measuring import Measurements
-from lab.benchmarks.peers.methods import label
 
 PLAIN = ("plain", "plain-again", "default")
 HELD_OUT, SIX_TASKS, CODE_CHAT = "held-out code", "six tasks", "code chats"
@@ -135,8 +134,7 @@ def long_texts(
     measure = partial(
         long_prompts, pair=pair, methods=methods, cached=cached, tokens=48, rounds=rounds
     )
-    peers = " and ".join(label(name) for name in methods if name.startswith("genai"))
-    about = f"a question after source code, all of it read; outputs of 48 tokens; {peers}"
+    about = "a question after source code, all of it read; outputs of 48 tokens"
     return Part(minutes, pair, about, measure)
 
 
