@@ -40,7 +40,7 @@ class PassCurve:
     change: Seconds = 0.0
     per_read: Seconds = 0.0
     static: Annotated[frozenset[int], Field(exclude=True)] = frozenset()
-    static_factor: Annotated[float, Field(gt=0.0, le=2.0)] = 1.0
+    static_factor: Annotated[float, Field(ge=0.1, le=2.0)] = 1.0
 
     def at(self, num_tokens: int, num_read: int = 0) -> float:
         """Seconds of a pass over `num_tokens`; positive.

@@ -170,7 +170,7 @@ class LearnedCosts(Costs):
             own[STATIC] -= self._state[0]  # which has no unit
             values = np.exp(own.clip(*LOG_LIMITS)).tolist()
             seconds = dict(zip(GRID, values[:ROWS], strict=True))
-            static, factor = self._static[role], min(values[STATIC], 2.0)
+            static, factor = self._static[role], min(max(values[STATIC], 0.1), 2.0)
             curves[role] = PassCurve(seconds, values[CHANGE], values[READ], static, factor)
         self.curve = CostCurve(**curves, is_measured=self.curve.is_measured)
         self.is_learned = self._num_learned > 0

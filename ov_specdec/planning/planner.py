@@ -148,11 +148,8 @@ class Planner:
     def _choose(self, estimates: Sequence[Estimate], load: Load) -> Choice:
         """The best draft lengths, without probes, and the sizes.
 
-        Where `rate` is the best ratio of tokens to seconds, the choice with the greatest
-
-            tokens - rate * seconds
-
-        has it (Dinkelbach, Management Science 13, 1967).
+        They have the greatest `tokens - rate * seconds`, where `rate` is the best ratio of the two
+        (Dinkelbach, Management Science 13, 1967).
         """
         main, num = self.costs.curve.main, len(estimates)
         ranking = Ranking.of(estimates, self.costs.curve)
@@ -184,8 +181,7 @@ class Planner:
         done = float(tokens[best]), float(drafting[best] + passes[size]) / plain
         self._past = DECAY * (self._past[0] + done[0]), DECAY * (self._past[1] + done[1])
         # A size without a static shape is seldom chosen, so use does not show what one would save.
-        static = main.if_static(fed, load.num_read)
-        wanted = int(fed[(tokens / (drafting + static)).argmax()])
+        wanted = int(fed[(tokens / (drafting + main.if_static(fed, load.num_read))).argmax()])
         # No other size gains what would make it pay in time.
         stays = not best and int(values.argmax()) <= least and size in {least, *main.static}
         return Choice(ranking.lengths(best, num), float(passes[size]), stays, size, wanted)
