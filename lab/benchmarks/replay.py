@@ -73,7 +73,7 @@ def foresight(text: Output, curve: CostCurve) -> list[float]:
     left = [0.0] * (text.size + 1)
     for done in reversed(places):
         drafted = drafts[done]
-        step = curve.draft.at(1) * drafted.takes_passes if curve.draft else 0.0
+        step = curve.drafting[0] * drafted.takes_passes
         left[done] = min(
             n * step + curve.main.at(n + 1) + left[min(done + n + 1, text.size)]
             for n in range(drafted.num_accepted + 1)

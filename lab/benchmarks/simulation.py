@@ -142,10 +142,7 @@ def rounds_of(
         if policy.is_planned:
             step_plan = step_plan or planner.plan([], Load())
             size = max(size, step_plan.size)
-        step = again = 0.0
-        if curve.draft is not None and drafted.takes_passes and drafted.num_drafted:
-            step, changes = curve.draft.at(1), len({1, 2} - curve.draft.static)
-            again = curve.draft.at(2) - step + changes * curve.draft.change
+        step, again = curve.drafting if drafted.takes_passes and drafted.num_drafted else (0, 0)
         drafting = drafted.num_drafted * step + is_complete * again
         verifying = passing(curve, size, last_size)
         stats = RoundStats(

@@ -108,6 +108,18 @@ class CostCurve:
     draft: PassCurve | None = None
     is_measured: bool = False
 
+    @cached_property
+    def drafting(self) -> tuple[float, float]:
+        """Seconds of drafting: per draft token, and once after a fully accepted draft.
+
+        The first pass then feeds two tokens, the last draft token and the main model's own.
+        """
+        if self.draft is None:
+            return 0.0, 0.0
+        step, pair = self.draft.at(1), self.draft.at(2)
+        changes = len({1, 2} - self.draft.static) * self.draft.change
+        return step, pair - step + changes
+
 
 NOMINAL = CostCurve(
     PassCurve({size: 1.0 + 0.1 * (size - 1) for size in GRID}),

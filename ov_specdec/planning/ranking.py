@@ -62,7 +62,7 @@ class Ranking:
             own += curve.draft.per_read * num_cached * fed
         elif curve.draft is not None and has_draft:
             drafts = np.array([[not each.offer.is_match] for each in estimates])
-            own += _pass_by_pass(curve.draft, drafts, values)
+            own += _pass_by_pass(curve, curve.draft, drafts, acceptance, values)
             own += curve.draft.per_read * num_cached * drafts
         joining = np.array([_joining(each, curve.draft) for each in estimates])[:, None]
         own += joining * acceptance
@@ -94,13 +94,29 @@ def _joining(estimate: Estimate, draft: PassCurve | None) -> float:
     return draft.reading(num_unread) / estimate.num_expected
 
 
-def _pass_by_pass(draft: PassCurve, drafts: NDArray[np.bool_], values: Numbers) -> Numbers:
+def _pass_by_pass(
+    curve: CostCurve,
+    draft: PassCurve,
+    drafts: NDArray[np.bool_],
+    acceptance: Numbers,
+    values: Numbers,
+) -> Numbers:
     """Seconds that each draft token adds to a draft model's passes, where each takes one.
 
     Shape: [sequences, MAX_PLANNED_LENGTH]. Sequences share the passes: the base cost of one belongs
-    to the token of most value. drafts: which sequences have draft tokens of the model.
+    to the token of most value. After a fully accepted draft the first pass also feeds its last
+    token, so over several sequences it has another size than the passes before and after it.
+    drafts: which sequences have draft tokens of the model.
     """
-    rank = np.where(drafts, -values, 1.0).argsort(axis=0, kind="stable").argsort(axis=0)
-    by_size = draft.by_size(len(drafts))
-    by_size[0] = 0.0  # no pass
-    return np.diff(by_size)[rank] * drafts
+    per_token, catching_up = curve.drafting
+    if len(drafts) == 1:
+        seconds = per_token + catching_up * acceptance
+    else:
+        rank = np.where(drafts, -values, 1.0).argsort(axis=0, kind="stable").argsort(axis=0)
+        by_size = draft.by_size(len(drafts))
+        added = by_size[1:] - by_size[:-1]
+        added[0], catching_up = per_token, by_size[2] - by_size[1]
+        seconds = added[rank] + catching_up * acceptance
+        seconds[:, :2] += draft.change * (rank[:, :2] == 0)
+    seconds[:, 1:] -= catching_up * acceptance[:, :-1]
+    return seconds * drafts

@@ -26,6 +26,11 @@ def test_beyond_what_was_measured_passes_do_not_get_cheaper():
     assert CURVE.main.at(5000) == CURVE.main.by_size(5001)[4999]
 
 
+def test_drafting_costs_per_draft_token_and_after_a_full_draft():
+    assert CURVE.drafting == pytest.approx((0.1, 0.15))
+    assert CostCurve(CURVE.main).drafting == (0.0, 0.0)
+
+
 class Machine:
     """What passes take on a made-up machine, some of which other programs disturb."""
 
