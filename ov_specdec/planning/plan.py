@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from ov_specdec.results.stats import Reason
 
 HORIZON = 24
-"""Steps over which throughputs, the rate and the worth of sizes are taken: 12 and 64 differ by
-less than 0.3 % in the replay."""
+"""Steps over which throughputs and the worth of sizes are taken: 12 and 64 differ by less than
+0.3 % in the replay."""
 
 EXPECTED = 128
 """Tokens that a text is expected to have yet, or as many as it has, if those are more: what the

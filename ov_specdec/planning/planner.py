@@ -97,10 +97,11 @@ class Planner:
 
     Draft tokens of all sequences are ranked by the probability that they and those before them are
     accepted. For the first k of them, in drafts of at most n, tokens and seconds of the whole step
-    are estimated, and the pair of k and n is chosen that has the best rate of tokens over this and
-    recent steps. For one sequence this is the optimal length of Leviathan et al., section 3.5
-    (arXiv 2211.17192), for many the goodput of Liu et al. (SmartSpec, arXiv 2406.14066), in which
-    tokens of sequences that are ahead count less.
+    are estimated, and the pair of k and n is chosen that has the best rate of tokens. For one
+    sequence this is the optimal length of Leviathan et al., section 3.5 (arXiv 2211.17192), for
+    many the goodput of Liu et al. (SmartSpec, arXiv 2406.14066), in which tokens of sequences that
+    are ahead count less. Recent steps have no part in the rate: after matches a draft model that
+    gains less than they do would stop, and a real pair with both had 0.82 of the speed.
 
     costs: the cost curves, looked up for each plan.
     """
@@ -109,8 +110,6 @@ class Planner:
         self.costs = costs
         self._alike: Hashable = None
         """The sizes of the load of recent steps."""
-        self._past = (0.0, 0.0)
-        """Tokens of recent steps under the same load, and plain passes that take as long."""
         self._pass_size = PassSize()
         self._credit = 0.0
         """Saved time for probes, in plain passes."""
@@ -142,7 +141,7 @@ class Planner:
         num_tokens = load.num_tokens - load.num_forced
         alike = load.num_sequences, load.num_answered, num_tokens
         if not load.num_prefill and alike != self._alike:
-            self._alike, self._past = alike, (0.0, 0.0)
+            self._alike = alike
             self._pass_size.forget()
 
     def _choose(self, estimates: Sequence[Estimate], load: Load) -> Choice:
@@ -160,9 +159,8 @@ class Planner:
         # drafts count as the largest pass.
         fed = np.minimum(load.num_tokens + ranking.number.ravel(), largest)
         tokens = load.num_answered + load.num_forced + ranking.value.ravel()
-        drafting, plain = ranking.seconds.ravel(), main.at(1)
-        past_tokens, past_seconds = self._past[0], self._past[1] * plain
-        rate = float(((past_tokens + tokens) / (past_seconds + drafting + passes[fed])).max())
+        drafting = ranking.seconds.ravel()
+        rate = float((tokens / (drafting + passes[fed])).max())
         gains = tokens - rate * drafting  # but for the pass, whose size is chosen next
         if load.num_prefill:  # its pass has a size of its own, and no part in the rate
             costs = passes[fed + load.num_prefill]
@@ -178,8 +176,6 @@ class Planner:
         values[:least] = values[least]
         size = self._pass_size.choose(values, change, least)
         best = int(np.where(fed <= size, gains, -np.inf).argmax())
-        done = float(tokens[best]), float(drafting[best] + passes[size]) / plain
-        self._past = DECAY * (self._past[0] + done[0]), DECAY * (self._past[1] + done[1])
         # A size without a static shape is seldom chosen, so use does not show what one would save.
         wanted = int(fed[(tokens / (drafting + main.if_static(fed, load.num_read))).argmax()])
         # No other size gains what would make it pay in time.

@@ -124,10 +124,8 @@ class IsolatedLength(Policy):
         return self._planner.plan([self._learned.answer(alone)], Load()).plans[0]
 
     def update(self, stats: RoundStats) -> None:
-        """Count accepted draft tokens, and rounds with a match."""
+        """Count accepted draft tokens."""
         self._learned.update(stats)
-        if stats.reason == "unmatched":
-            self._planner.plan([], Load())
 
 
 @dataclass(frozen=True)

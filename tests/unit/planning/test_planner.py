@@ -43,16 +43,6 @@ def test_a_run_that_must_repeat_follows_itself_alone():
     assert {"pays", "loses", "probe"} == {reason for _, reason in plans}
 
 
-def test_a_run_that_must_repeat_counts_rounds_without_a_match():
-    def length(num_unmatched):
-        policy = IsolatedLength()
-        for _ in range(num_unmatched):
-            policy.update(a_round(reason="unmatched"))
-        return policy.answer(asking("prompt-lookup", 0.8)).length
-
-    assert length(30) > length(0)
-
-
 def answering(number, num_tokens=None, num_prefill=0):
     """The load of a step that answers so many sequences."""
     return Load(number, number, num_tokens or number, num_prefill=num_prefill)
@@ -205,6 +195,13 @@ def test_a_match_after_many_steps_without_one_is_taken_at_once():
         for _ in range(100):
             planner.plan([], answering(1))
         assert planner.plan([match(0.9)], answering(1)).plans[0].length > 5
+
+
+def test_a_draft_model_that_pays_drafts_after_matches_that_paid_more():
+    planner, first = Planner(COSTS), lengths([drafted(0.8)])[0]
+    for _ in range(100):
+        planner.plan([match(0.95)], answering(1))
+    assert planner.plan([drafted(0.8)], answering(1)).plans[0].length == first > 1
 
 
 def test_a_choice_without_drafts_stays_until_costs_or_what_drafts_are_worth_change():
