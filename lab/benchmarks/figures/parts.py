@@ -46,7 +46,7 @@ METHODS = {
     ),
     "chat": sweep("genai-prompt-lookup", (1, 2, 3, 5, 9), own=False),
 }
-GENAI = ("genai-plain", *(f"genai-draft-{n}" for n in (1, 2, 4)))
+GENAI = ("genai-plain", *(f"genai-draft-{n}" for n in (1, 2, 4, 6)))
 REAL = (
     *(*PLAIN, "suffix", "both", *GENAI, "genai-confidence"),
     *(f"genai-prompt-lookup-{n}" for n in (1, 3, 5, 9)),
