@@ -182,7 +182,8 @@ def test_bad_bodies_have_the_answers_of_a_server(serving, tmp_path):
 
 
 def test_a_request_without_a_prompt_is_refused(serving, tmp_path):
-    asked = {"url": "/api/generate", "options": {"num_predict": 3}}  # Ollama's, which takes none
+    greedy = {"num_predict": 3, "temperature": 0}
+    asked = {"url": "/api/generate", "options": greedy}  # Ollama's, which takes none
     lines = [line("none", **asked), line("some", prompt="ab", **asked)]
     results = by_id(answer(lines, tmp_path / "results", serving)[0])
     bodies = [results[name]["response"]["body"] for name in ("none", "some")]
