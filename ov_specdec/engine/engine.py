@@ -179,15 +179,15 @@ class Engine:
     def _padding(self, model: Runner, batch: list[Share], num_tokens: int) -> list[Span]:
         """Spare rows of a pass over so many tokens.
 
-        If the size of a pass may change a text, only passes of the main model with planned draft
-        lengths are padded. Passes of a draft model have its static shapes' sizes, unless they
-        prefill.
+        If the size of a pass may change a text, only those with planned draft lengths are padded.
+        Passes of a draft model have its static shapes' sizes in any case, unless they prefill.
         """
         decoding = [each.sequence for each in batch if each.sequence.state is State.DECODE]
-        if model is not self._main:
-            return model.padding(num_tokens) if len(decoding) == len(batch) else []
-        may_pad = model.is_verified or any(each.request.policy.is_planned for each in decoding)
-        return model.padding(num_tokens, self._step_plan.size) if decoding and may_pad else []
+        may_pad = self._main.is_verified or any(s.request.policy.is_planned for s in decoding)
+        if model is self._main:
+            return model.padding(num_tokens, self._step_plan.size) if decoding and may_pad else []
+        planned = self._costs.curve.draft_rows if may_pad and num_tokens == 1 else 0
+        return model.padding(num_tokens, planned) if len(decoding) == len(batch) else []
 
     def _learn(self, passes: Mapping[Role, list[PassStats]]) -> None:
         """Let costs and static shapes follow the passes of this step."""

@@ -109,16 +109,27 @@ class CostCurve:
     is_measured: bool = False
 
     @cached_property
-    def drafting(self) -> tuple[float, float]:
-        """Seconds of drafting: per draft token, and once after a fully accepted draft.
+    def draft_rows(self) -> int:
+        """Rows of a draft model's pass over the last token of one sequence: 1, or with a spare one.
 
-        The first pass then feeds two tokens, the last draft token and the main model's own.
+        After a fully accepted draft, a pass feeds two tokens, the last draft token and the main
+        model's own. If all have two, no size changes: that took 7 of 23 ms with 0.5 B parameters
+        and AVX-512, where a spare row took less than one.
         """
         if self.draft is None:
+            return 1
+        if static := self.draft.static & {1, 2}:
+            return min(static)
+        return 2 if 2 * (self.draft.at(2) - self.draft.at(1)) < self.draft.change else 1
+
+    @cached_property
+    def drafting(self) -> tuple[float, float]:
+        """Seconds of drafting: per draft token, and once after a fully accepted draft."""
+        if self.draft is None:
             return 0.0, 0.0
-        step, pair = self.draft.at(1), self.draft.at(2)
-        changes = len({1, 2} - self.draft.static) * self.draft.change
-        return step, pair - step + changes
+        step, pair = self.draft.at(self.draft_rows), self.draft.at(2)
+        changes = 2 * self.draft.change if not self.draft.static & {1, 2} else 0.0
+        return (step, 0.0) if self.draft_rows == 2 else (step, pair - step + changes)
 
 
 NOMINAL = CostCurve(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,6 +66,20 @@ def test_a_pass_of_a_model_without_spare_rows_is_not_filled_up():
     text = running.sequence(main, [5, 6], 12, drafting(counting)[0], Filling(1))
     list(running.rounds(text, costs=passes_of(8)))
     assert set(main.passes[1:]) == {2, 1}
+
+
+@pytest.mark.parametrize(("spare_row", "sizes"), [(0.001, {2}), (0.1, {1, 2})])
+@pytest.mark.parametrize("policy", [Filling(3), ConstantLength(3)])
+def test_draft_passes_over_one_sequence_have_one_size_where_a_spare_row_is_cheap(
+    spare_row, sizes, policy
+):
+    passes = PassCurve({1: 0.1, 2: 0.1 + spare_row}, change=0.05)
+    drafter, draft = drafting(wrong_at(counting, {8, 9, 17}))
+    text = running.sequence(ScriptedModel(counting), [5, 6], 24, drafter, policy)
+    list(running.rounds(text, costs=Costs(CostCurve(NOMINAL.main, passes))))
+    assert text.tokens == list(range(5, 29))
+    # The size of a pass might change a text whose draft lengths are given.
+    assert set(draft.passes[1:]) == (sizes if policy.is_planned else {1, 2})
 
 
 @given(

@@ -26,9 +26,21 @@ def test_beyond_what_was_measured_passes_do_not_get_cheaper():
     assert CURVE.main.at(5000) == CURVE.main.by_size(5001)[4999]
 
 
-def test_drafting_costs_per_draft_token_and_after_a_full_draft():
-    assert CURVE.drafting == pytest.approx((0.1, 0.15))
-    assert CostCurve(CURVE.main).drafting == (0.0, 0.0)
+@pytest.mark.parametrize(
+    ("passes", "rows", "costs"),
+    [
+        (PassCurve({1: 0.1, 2: 0.15}, 0.05), 1, (0.1, 0.15)),
+        (PassCurve({1: 0.1, 2: 0.12}, 0.05), 2, (0.12, 0.0)),  # a spare row costs less than changes
+        (PassCurve({1: 0.1, 2: 0.12}, 0.05, static=frozenset({1})), 1, (0.1, 0.02)),
+        (PassCurve({1: 0.1, 2: 0.15}, 0.05, static=frozenset({2})), 2, (0.15, 0.0)),
+        (PassCurve({1: 0.1, 2: 0.15}, 0.05, static=frozenset({8})), 1, (0.1, 0.15)),
+        (None, 1, (0.0, 0.0)),
+    ],
+)
+def test_drafting_costs_per_draft_token_and_after_a_full_draft(passes, rows, costs):
+    curve = CostCurve(CURVE.main, passes)
+    assert curve.draft_rows == rows
+    assert curve.drafting == pytest.approx(costs)
 
 
 class Machine:
