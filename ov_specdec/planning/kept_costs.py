@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 
@@ -26,7 +26,7 @@ PARALLEL_SIZES = (8, 16, 1)
 """Of a draft model that drafts all tokens in one pass."""
 
 REPEATED = 3
-"""Passes of each size: one after a change of size, and others."""
+"""Passes of each size in a row: one after a change of size and another model, and others."""
 
 CACHED = 16
 """Cached tokens of the passes."""
@@ -88,12 +88,13 @@ class KeptCosts(LearnedCosts):
         self.keep()
 
     def passes(self) -> Generator[None, None, None]:
-        """Run passes of all sizes, one of each model at each `next`. They must not be in use.
+        """Run passes of all sizes, one at each `next`, those of both models in turn by sizes.
 
-        If memory has no room for some, use shows what they cost.
+        Models must not be in use. If memory has no room for some, use shows what they cost.
         """
-        for _ in zip_longest(*(self._passes(*model) for model in self._models.items())):
-            yield
+        runs = [self._passes(*model) for model in self._models.items()]
+        for run in runs * len(MAIN_SIZES):
+            yield from islice(run, REPEATED)
         self.curve = replace(self.curve, is_measured=True)
         self.keep()
 

@@ -1,6 +1,6 @@
 """Plans the draft lengths of a step for most tokens per second."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -62,19 +62,26 @@ class PassSize:
         self._recent: Numbers = np.zeros(1)
         """What recent steps would have been worth by size, in tokens."""
 
-    def choose(self, values: Numbers, change: Numbers, least: int) -> int:
+    def choose(self, values: Numbers, change: float, static: Iterable[int], least: int) -> int:
         """The size of this step's pass, at least `least`.
 
-        values: of the step, by size. change: what a change to each size costs, in tokens.
+        values: of the step, by size. change: what a change costs, in tokens; those to static shapes
+        cost nothing, and leave the last other size prepared.
         """
+        near = [size for size in static if least <= size < len(values)]
+        free = max(near, key=values.__getitem__, default=0)
+        # After a change, static shapes are as free as before.
+        offered = np.maximum(values, values[free]) if free else values
         # No size is worth less than a change away from the best one: else a match after many steps
         # without any would be refused for what it would have lost in them.
         floor = self._recent.max() - change
-        self._recent = DECAY * np.maximum(self._recent, floor) + values
+        self._recent = DECAY * np.maximum(self._recent, floor) + offered
         spent = change * (np.arange(len(values)) != self._last)
+        spent[near] = 0.0
         size = least + int((self._recent - spent)[least:].argmax())
-        if change[size]:  # else a static shape, which leaves the others prepared
-            self._last = size
+        if free and values[size] <= values[free]:
+            return free
+        self._last = size
         return size
 
 
@@ -170,11 +177,9 @@ class Planner:
         most = np.full(len(passes), gains[0])
         np.maximum.at(most, fed, gains)
         values = np.maximum.accumulate(most) - rate * passes
-        change = np.full(len(passes), rate * main.change)
-        change[[size for size in main.static if size < len(change)]] = 0.0
         least = int(fed[0])
         values[:least] = values[least]
-        size = self._pass_size.choose(values, change, least)
+        size = self._pass_size.choose(values, rate * main.change, main.static, least)
         best = int(np.where(fed <= size, gains, -np.inf).argmax())
         # A size without a static shape is seldom chosen, so use does not show what one would save.
         wanted = int(fed[(tokens / (drafting + main.if_static(fed, load.num_read))).argmax()])
