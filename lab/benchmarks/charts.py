@@ -156,7 +156,7 @@ FAMILIES = {
     "default": (0.0, ORANGE, "D"),
     "constant": (0.2, ORANGE, "o"),
     "suffix": (0.2, GREEN, "s"),
-    "both": (0.2, INK, "s"),
+    "model": (0.2, INK, "s"),
     "genai-plain": (-0.2, GREY, "o"),
     "genai-draft": (-0.2, BLUE, "o"),
     "genai-confidence": (-0.2, BLUE, "x"),

@@ -100,7 +100,7 @@ DRAFTERS: dict[str, Callable[[Row, EarlierOutputs], tuple[Drafter, ...]]] = {
     "suffix with earlier": lambda row, earlier: (SuffixDrafter((), lambda: earlier.indexes(None)),),
     "escaped": lambda row, earlier: (SuffixDrafter(references=SuffixIndex([row["escaped"]])),),
     "model": lambda row, earlier: (RecordedModel(row),),
-    "both": lambda row, earlier: (SuffixDrafter(), RecordedModel(row)),
+    "both": lambda row, earlier: (RecordedModel(row), SuffixDrafter()),
 }
 """Who drafts a recorded output."""
 

@@ -199,7 +199,7 @@ def of_defaults(results: Results) -> Iterator[Line]:
             (
                 spread(speedups(rows, "default")),
                 f"{at_best}: {chosen}" if at_best else "",
-                *(spread(speedups(rows, drafter)) for drafter in ("suffix", "both")),
+                *(spread(speedups(rows, drafter)) for drafter in ("suffix", "model")),
                 to_best(rows, "default", "constant"),
             ),
         )
@@ -343,7 +343,7 @@ TABLES: Mapping[str, Table] = {
         tuple(SINGLE.values()),
         (
             *("default / plain", f"default / {GENAI}", "suffix drafts / plain"),
-            *("both drafters / plain", "default / best constant length"),
+            *("draft model alone / plain", "default / best constant length"),
         ),
         of_defaults,
     ),

@@ -124,12 +124,12 @@ class DrafterKind:
     def make(self, given: DrafterInput) -> tuple[Drafter, ...]:
         """The drafters of one sequence; none for plain decoding. Checks its options.
 
-        Reference texts are searched with every kind of drafter.
+        Reference texts are searched with every kind of drafter, and first.
         """
         self.check(given.options)
         makes = self.makes
-        if given.options.reference_texts and not self.searches_earlier:
-            makes = (suffix_matches, *makes)
+        if given.options.reference_texts:
+            makes = (suffix_matches, *[make for make in makes if make is not suffix_matches])
         if given.options.num_assistant_tokens == 0:
             return ()
         return tuple([make(given) for make in makes])
@@ -160,7 +160,7 @@ class DrafterKind:
 KINDS = (
     DrafterKind("model", (draft_model,), OF_MODELS),
     DrafterKind("suffix", (suffix_matches,)),
-    DrafterKind("both", (suffix_matches, draft_model), OF_MODELS),
+    DrafterKind("both", (draft_model, suffix_matches), OF_MODELS),
     DrafterKind("prompt-lookup", (prompt_lookup,), OF_LOOKUP),
     DrafterKind("none"),
 )

@@ -68,9 +68,10 @@ class ModelOptions(Options):
     drafter: DrafterName | InstanceOf[DrafterKind] | None = option(
         None,
         "Source of draft tokens. model: the draft model. suffix: what followed the longest match "
-        "in the text so far, --reference-texts or earlier outputs. both: suffix, or model where it "
-        "promises more. prompt-lookup: n-gram matches, as in other programs. none: plain decoding.",
-        unset="model; suffix without a draft model",
+        "in the text so far, --reference-texts or earlier outputs. both: what promises more; with "
+        "a constant length, model. prompt-lookup: n-gram matches, as in other programs. none: "
+        "plain decoding.",
+        unset="both; suffix without a draft model",
         expects=DRAFTERS,
         group="Speculation",
     )
@@ -110,9 +111,9 @@ class ModelOptions(Options):
 
     @property
     def kind(self) -> DrafterKind:
-        """The drafter; by default the draft model, if there is one."""
+        """The drafter; by default suffix matches, and the draft model if there is one."""
         has_draft = self.main is None or self.draft is not None
-        return kind_of(self.drafter or ("model" if has_draft else "suffix"))
+        return kind_of(self.drafter or ("both" if has_draft else "suffix"))
 
     @property
     def main_config(self) -> RuntimeConfig:
@@ -324,7 +325,7 @@ class SpeechPipelineOptions(ModelOptions):
     drafter: DrafterName | InstanceOf[DrafterKind] | None = option(
         None,
         "Source of draft tokens.",
-        unset="model with --draft, else suffix",
+        unset="both with --draft, else suffix",
         expects=DRAFTERS,
         group="Speculation",
     )

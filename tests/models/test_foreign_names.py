@@ -111,10 +111,10 @@ def test_a_prompt_may_be_what_tokenizers_return(pipeline, expected):
 
 
 def test_from_pretrained_is_the_constructor(tiny_pair, whisper):
-    with SpeculativePipeline.from_pretrained(*tiny_pair, drafter="both") as made:
-        assert made.drafter == "both"
-    with SpeechPipeline.from_pretrained(whisper.main, whisper.draft) as made:
+    with SpeculativePipeline.from_pretrained(*tiny_pair, drafter="model") as made:
         assert made.drafter == "model"
+    with SpeechPipeline.from_pretrained(whisper.main, whisper.draft) as made:
+        assert made.drafter == "both"
 
 
 def test_a_tokenizer_decodes_as_those_of_transformers_do(pipeline):

@@ -222,7 +222,7 @@ def test_a_notebook_shows_where_the_tokens_of_a_result_come_from():
 
 def test_a_main_model_alone_drafts_by_suffix_matches(tiny_pair, pipeline):
     with SpeculativePipeline(tiny_pair[0]) as alone:
-        assert (alone.drafter, pipeline.drafter) == ("suffix", "model")
+        assert (alone.drafter, pipeline.drafter) == ("suffix", "both")
 
 
 def test_a_batch_that_is_closed_ends_its_prompts_and_holds_no_place(pipeline):

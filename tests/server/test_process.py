@@ -39,7 +39,7 @@ def test_sigterm_lets_what_runs_finish_and_ends_with_0(tmp_path, chat_pair):
     assert requests["/v1/completions"]["status"] == 200
     assert requests["/v1/completions"]["completion_tokens"] == 200
     assert "key-of-a" not in json.dumps(log)
-    served = f"serving main {chat_pair[0]} on CPU, draft {chat_pair[1]} on CPU, drafter model"
+    served = f"serving main {chat_pair[0]} on CPU, draft {chat_pair[1]} on CPU, drafter both"
     usual = "default options of requests: temperature=1.0"
     assert {served, usual} <= {line.get("message") for line in log}
 

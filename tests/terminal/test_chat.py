@@ -152,7 +152,7 @@ def test_ctrl_c_ends_the_answer_and_keeps_its_beginning(talk, tmp_path):
 
 def test_the_start_names_models_and_drafter(talk):
     *_, models, keys = talk.greeting.splitlines()
-    assert models == "main, drafter model draft"
+    assert models == "main, drafter both draft"
     assert keys == "/help lists commands and keys, Ctrl-D leaves"
 
 

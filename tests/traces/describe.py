@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ov_specdec.drafters.factory import DrafterKind, DrafterName
 from ov_specdec.planning.costs import CostCurve
 
 
@@ -78,7 +79,7 @@ class Run:
     actions: tuple[Action, ...]
     main: Model = field(default_factory=Model)
     draft: Model | None = None
-    drafter: Literal["none", "model", "suffix", "both"] = "none"
+    drafter: DrafterName | DrafterKind = "none"
     pairing: Literal["retokenize"] | None = None
     max_batch_size: int = 16
     prefill: int | None = None

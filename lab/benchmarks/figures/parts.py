@@ -48,7 +48,7 @@ METHODS = {
 }
 GENAI = ("genai-plain", *(f"genai-draft-{n}" for n in (1, 2, 4, 6)))
 REAL = (
-    *(*PLAIN, "suffix", "both", *GENAI, "genai-confidence"),
+    *(*PLAIN, "suffix", "model", *GENAI, "genai-confidence"),
     *(f"genai-prompt-lookup-{n}" for n in (1, 3, 5, 9)),
 )
 """Methods of a real pair, which are slow: openvino.genai's plain decoding is not repeated."""

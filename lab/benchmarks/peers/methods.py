@@ -10,7 +10,7 @@ from lab.benchmarks.peers.asks import BenchmarkError, Setup
 LOADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "own": ("own", {}),
     "own-not-invariant": ("own", {"batch_invariant": False}),
-    **{f"own-{drafter}": ("own", {"drafter": drafter}) for drafter in ("suffix", "both")},
+    **{f"own-{drafter}": ("own", {"drafter": drafter}) for drafter in ("suffix", "model")},
     "genai": ("genai", {}),
     "genai-f16": ("genai", {"cache_precision": "f16"}),
     "genai-draft": ("genai", {"drafts": "model"}),
@@ -43,7 +43,7 @@ METHODS: Mapping[str, Method] = {
     "default-any-whitespace": Method("default, any whitespace", "own"),
     "default-not-invariant": Method("`batch_invariant=False`", "own-not-invariant"),
     "suffix": Method("suffix drafts", "own-suffix"),
-    "both": Method("both drafters", "own-both"),
+    "model": Method("the draft model alone", "own-model"),
     "without-copies": Method("without escaped copies"),
     "constant": Method("constant length", "own", has_length=True),
     "genai-plain": Method("openvino.genai, plain", "genai", 0),

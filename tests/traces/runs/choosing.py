@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.traces.describe import FINISH, add, run
-from tests.traces.runs.drafts import NEAR, PROMPT
+from tests.traces.runs.drafts import MATCHES_FIRST, NEAR, PROMPT
 from tests.traces.runs.sharing import SYSTEM
 
 SHORT = {"max_new_tokens": 14, "num_assistant_tokens": 3}
@@ -38,7 +38,7 @@ RUNS = (
         FINISH,
         add("b", PROMPT * 2, top_k=3, temperature=0.6, **SHORT),
         draft=NEAR,
-        drafter="both",
+        drafter=MATCHES_FIRST,
     ),
     run(
         "tokens and words that are forbidden, and functions of a user",

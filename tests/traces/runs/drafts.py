@@ -1,5 +1,6 @@
 """What one request drafts and feeds, pass by pass: each drafter, cache, plan and end."""
 
+from ov_specdec.drafters.factory import DrafterKind, draft_model, suffix_matches
 from ov_specdec.planning.costs import CostCurve, PassCurve
 from tests.traces.describe import FINISH, Model, add, run
 
@@ -8,6 +9,9 @@ PROMPT = "onceuponatime"
 LONGER = "onceuponatimethereonce"
 REPEATS = "zzwQjbjJNKzzwQjbjJ"
 SHORT = {"max_new_tokens": 8, "num_assistant_tokens": 2}
+
+MATCHES_FIRST = DrafterKind("matches first", (suffix_matches, draft_model))
+"""With a constant length, "both" drafts with the model alone."""
 
 CHEAP = PassCurve({1: 0.1, 2: 0.11, 8: 0.15, 16: 0.2})
 """What passes of draft models take."""
@@ -40,7 +44,7 @@ RUNS = (
         "matches, and a draft model where there are none",
         add("a", REPEATS, max_new_tokens=24, num_assistant_tokens=4),
         draft=NEAR,
-        drafter="both",
+        drafter=MATCHES_FIRST,
     ),
     run(
         "a draft model with other tokens, by its text",
