@@ -23,13 +23,12 @@ class Models:
     ) -> "SpeculativePipeline":
         """A pipeline of them, with what was asked for and nothing that `tune` has left behind.
 
-        drafter: the draft model where there is one, else suffix matches.
+        drafter: by default the project's.
         """
         from ov_specdec import SpeculativePipeline
         from ov_specdec.drafters.factory import WITH_DRAFT
 
-        drafter = drafter or ("model" if self.draft else "suffix")
-        drafts = {"draft": self.draft} if drafter in WITH_DRAFT else {}
+        drafts = {"draft": self.draft} if drafter is None or drafter in WITH_DRAFT else {}
         usual = {"profile": "none", "generation_config": "none"}
         given = {"properties": dict(self.properties), **usual, **drafts, **settings}
         return SpeculativePipeline(self.main, drafter=drafter, **given)

@@ -186,7 +186,8 @@ class Engine:
         may_pad = self._main.is_verified or any(s.request.policy.is_planned for s in decoding)
         if model is self._main:
             return model.padding(num_tokens, self._step_plan.size) if decoding and may_pad else []
-        planned = self._costs.curve.draft_rows if may_pad and num_tokens == 1 else 0
+        rows = self._costs.curve.draft_rows if may_pad else 1
+        planned = rows if num_tokens < rows else 0
         return model.padding(num_tokens, planned) if len(decoding) == len(batch) else []
 
     def _learn(self, passes: Mapping[Role, list[PassStats]]) -> None:

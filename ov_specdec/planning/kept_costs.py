@@ -93,7 +93,7 @@ class KeptCosts(LearnedCosts):
         Models must not be in use. If memory has no room for some, use shows what they cost.
         """
         runs = [self._passes(*model) for model in self._models.items()]
-        for run in runs * len(MAIN_SIZES):
+        for run in runs * (len(MAIN_SIZES) + 1):
             yield from islice(run, REPEATED)
         self.curve = replace(self.curve, is_measured=True)
         self.keep()

@@ -49,12 +49,13 @@ class StepPlan(NamedTuple):
 class PassSize:
     """Chooses sizes of passes, as one of another size than the last takes longer.
 
-    A size is kept while no other one gave recent steps more than a change costs.
+    A size is kept while no other one gave recent steps more than a change costs, but for steps in
+    which a static shape is as good.
     """
 
     def __init__(self) -> None:
         self._last = 0
-        """The size of the last pass."""
+        """The size of the last pass without a static shape."""
         self.forget()
 
     def forget(self) -> None:
@@ -70,7 +71,7 @@ class PassSize:
         """
         near = [size for size in static if least <= size < len(values)]
         free = max(near, key=values.__getitem__, default=0)
-        # After a change, static shapes are as free as before.
+        # With any size prepared, a step can take a static shape instead.
         offered = np.maximum(values, values[free]) if free else values
         # No size is worth less than a change away from the best one: else a match after many steps
         # without any would be refused for what it would have lost in them.
@@ -184,7 +185,7 @@ class Planner:
         # A size without a static shape is seldom chosen, so use does not show what one would save.
         wanted = int(fed[(tokens / (drafting + main.if_static(fed, load.num_read))).argmax()])
         # No other size gains what would make it pay in time.
-        stays = not best and int(values.argmax()) <= least and size in {least, *main.static}
+        stays = not best and values[size] >= values.max()
         return Choice(ranking.lengths(best, num), float(passes[size]), stays, size, wanted)
 
     def _probe(self, plans: list[Plan], estimates: Sequence[Estimate], load: Load) -> None:

@@ -225,6 +225,20 @@ def test_a_main_model_alone_drafts_by_suffix_matches(tiny_pair, pipeline):
         assert (alone.drafter, pipeline.drafter) == ("suffix", "both")
 
 
+def test_a_given_draft_length_is_the_draft_models(pipeline):
+    repeated = [7, 8, 9, 7, 8, 9, 7, 8, 9]
+    for references in ((), ("a text",)):
+        stats = pipeline.generate(
+            repeated,
+            max_new_tokens=24,
+            ignore_eos=True,
+            num_assistant_tokens=3,
+            reference_texts=references,
+        ).stats
+        found = {each["source"] for each in stats.draft_lengths if each["drafted"]}
+        assert (found == {"model"}) is not bool(references)
+
+
 def test_a_batch_that_is_closed_ends_its_prompts_and_holds_no_place(pipeline):
     with pipeline.open_batch() as batch:
         for key in (1, 2):

@@ -236,6 +236,7 @@ def test_a_static_size_is_left_once_others_have_gained_as_much_as_a_change_takes
     assert found[0] == 2
     assert found[-1] > 4
     assert sizes(90.0, (0.9,) * 20, static=(2,))[-1] == 2
+    assert sizes(0.5, (0.0,) * 9, static=(4,))[-1] == 1, "nor does it hold plain steps"
     # It leaves the other one prepared: both are as free in later steps.
     assert sizes(1.0, (0.9, 0.6) * 15, static=(8,))[-4:] == [8, 4] * 2
 
