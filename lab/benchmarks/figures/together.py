@@ -37,8 +37,8 @@ def together(
     """Loads of some sizes: tokens per second once all requests have their first token.
 
     cached: tokens of prompts, nearly all of which are cached. own: last tokens of a prompt, which
-    are not. step: tokens from one context's begin to the next one's; 0: all share one. kv_cache_gb:
-    of each program.
+    are not. step: tokens from one context's begin to the next one's; 0: all share one, another in
+    each turn, so that no program has seen an output before. kv_cache_gb: of each program.
     """
     text = load_tokenizer(given.pairs[pair].main).encode(heldout_text())
     ends = [ids[-own:] for _, ids in given.prompts(pair)]
@@ -48,16 +48,18 @@ def together(
         workers = {loader: stack.enter_context(WorkerProcess(setup)) for loader in loaders}
         for round_, length, size in product(range(-1, rounds), cached, sizes):
             first, turn = sum(sizes[: sizes.index(size)]), next(turns)
-            contexts = [text[step * n :] for n in range(first, first + size)]
+            begins = [step * n if step else STEP * turn for n in range(first, first + size)]
+            contexts = [text[begin:] for begin in begins]
             prompts = behind_contexts(contexts, ends, length, first + round_)
             about: Key = {"pair": pair, "cached": length, "requests": size, "prompt": round_}
             for name in in_turns(methods, turn):
                 worker = workers[find_method(name).loader]
                 measure = partial(serve, worker, name, prompts, tokens, own)
+                if not step:  # reads the one context
+                    serve(worker, name, prompts[:1], 1, own)
                 if round_ >= 0:
                     yield {"turn": turn, **about, "method": name}, measure
-                else:  # reads contexts, which may all be the first one, and prepares passes
-                    serve(worker, name, prompts[:1], 1, own)
+                else:  # reads contexts, and prepares passes
                     serve(worker, name, prompts, tokens // 3, own)
 
 
