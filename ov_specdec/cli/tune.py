@@ -75,8 +75,8 @@ def tune(
 ) -> None:
     """Find the fastest settings and drafter for MAIN and DRAFT, or for the embedded pair.
 
-    It searches settings without static shapes. Then it compares drafters with plain decoding: the
-    draft model, suffix matches, both, other drafts, and the draft with fewer tokens. If the verdict
+    It searches settings without static shapes. Then it compares drafters with plain decoding: both,
+    the draft model, suffix matches, other drafts, and the draft with fewer tokens. If the verdict
     is clear, it writes settings that are faster beyond noise to a profile, which later runs of the
     same models on this machine use by default. A profile with --output has to be given with
     --profile. MAIN alone gets none.

@@ -83,7 +83,7 @@ def make_candidates(
     profile: Path | None,
     vocabularies: Iterable[int] = (),
 ) -> list[Candidate]:
-    """Suffix matches, each draft model, and the first one with suffix matches or fewer tokens.
+    """The first draft model with suffix matches, each alone, others, and it with fewer tokens.
 
     profile, vocabularies: of the first draft model.
     """
@@ -91,7 +91,7 @@ def make_candidates(
     first = [replace(model, profile=profile) for model in models[:1]]
     both = [replace(model, drafter="both") for model in first]
     reduced = [replace(model, draft_vocabulary=n) for model in first for n in vocabularies]
-    return [*first, Candidate("suffix"), *models[1:], *both, *reduced]
+    return [*both, *first, Candidate("suffix"), *models[1:], *reduced]
 
 
 def possible_vocabularies(draft: Path, pairing: UsedPairing | None) -> Iterator[int]:

@@ -66,10 +66,10 @@ def test_only_the_first_pair_has_the_profile(tmp_path):
     paired = [(tmp_path / "draft", None), (tmp_path / "other", "auto")]
     written = tmp_path / "profile.json"
     assert make_candidates(paired, written) == [
+        Candidate("both", tmp_path / "draft", None, written),
         Candidate("model", tmp_path / "draft", None, written),
         SUFFIX,
         Candidate("model", tmp_path / "other", "auto"),
-        Candidate("both", tmp_path / "draft", None, written),
     ]
     assert make_candidates([], None) == [SUFFIX]
 

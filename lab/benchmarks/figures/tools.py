@@ -68,12 +68,15 @@ def own_calls(given: Given, pair: str, tasks: Collection[str], tokens: int) -> M
 def calls(
     pipeline: SpeculativePipeline, asked: Sequence[Row], tokens: int, *, cache_prompt: bool
 ) -> Measurements:
-    """Turns, each after an untimed token where prompts are kept, else after that of the first."""
+    """Turns, each after an untimed token where prompts are kept, else after that of the first.
+
+    Where they are kept the default comes first, as it would draft what the others had as output.
+    """
     for number, turn in enumerate(asked):
         call = partial(called, pipeline, turn, cache_prompt=cache_prompt)
         if cache_prompt or not number:
             call("auto", 1)
-        for method in in_turns(tuple(LENGTHS), number):
+        for method in sorted(LENGTHS) if cache_prompt else in_turns(tuple(LENGTHS), number):
             key: Key = {"turn": number, "prompt": number, "task": turn["task"]}
             measure = partial(call, LENGTHS[method], tokens)
             yield {**key, "form": "calls", "method": method}, measure
