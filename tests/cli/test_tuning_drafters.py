@@ -135,7 +135,7 @@ def test_without_a_draft_tune_compares_drafters_and_writes_no_profile(
     assert done.returncode == 0, done.stderr
     rows = [line.split("|")[0].strip() for line in done.stdout.splitlines() if "|" in line]
     name = tiny_pair[1].name
-    assert rows[2:] == ["plain", f"model {name}", "suffix", f"both {name}"]
+    assert rows[2:] == ["plain", f"both {name}", f"model {name}", "suffix"]
     assert "\nverdict       " in done.stdout
     assert re.search(r"\ntook          \d+ s\n", done.stdout)
     assert not [file for file in tmp_path.rglob("*.json") if '"profile"' in file.read_text()]
