@@ -31,11 +31,11 @@ REMEDY = ": let a text fit it in fewer ways, and use longer literals"
 class Grammar:
     """Forbids tokens after which no text fits a grammar. Implements `Follower`.
 
-    Draft tokens are consumed for the rows after them, and rolled back when a row needs another
-    text. Masks are kept, so that drafting and verification share them.
+    Draft tokens are consumed for the rows after them, and left out when a row needs another text.
+    Masks are kept, so that drafting and verification share them.
 
-    make: a matcher of an empty text, which keeps its first error, through rollback too. tokenizer:
-    that of its tokens. ends: those that end this text, and are never consumed.
+    make: a matcher of an empty text, which keeps its first error. tokenizer: that of its tokens.
+    ends: those that end this text, and are never consumed.
     prompt_length: tokens of the sequence that are not output. num_others: first tokens of the
     output that are not part of the grammar's text. name: of the option that gives the grammar.
     """
@@ -51,6 +51,9 @@ class Grammar:
     ) -> None:
         self._make = make
         self._matcher = make()
+        self._base = make()
+        """It has accepted tokens only, and is copied after a detour: one that was rolled back by
+        ten tokens forbade some that fit (llguidance 1.9)."""
         self._tokenizer, self._ends = tokenizer, ends
         self._start = prompt_length + num_others
         self._num_others = num_others
@@ -76,6 +79,7 @@ class Grammar:
         # Those of the last round may still be asked for, for log-probabilities.
         self._masks = {n: mask for n, mask in self._masks.items() if n >= before}
         self._agree(new)
+        self._base.consume_tokens(new)
         self._num_accepted += len(new)
         self._consume(new[len(self._consumed) - before :])
 
@@ -161,8 +165,11 @@ class Grammar:
         if surplus > 0:
             del self._consumed[length:]
             self._masks = {n: mask for n, mask in self._masks.items() if n <= length}
-            if not self._matcher.rollback(surplus):
+            if length < self._num_accepted:
                 self._renew()
+            else:
+                self._matcher = self._base.deep_copy()
+                self._matcher.consume_tokens(self._consumed[self._num_accepted :])
 
     def _consume(self, tokens: Sequence[int]) -> None:
         if new := list(tokens):
