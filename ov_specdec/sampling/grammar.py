@@ -50,10 +50,10 @@ class Grammar:
         name: str = "grammar",
     ) -> None:
         self._make = make
-        self._matcher = make()
         self._base = make()
         """It has accepted tokens only, and is copied after a detour: one that was rolled back by
         ten tokens forbade some that fit (llguidance 1.9)."""
+        self._matcher = self._base.deep_copy()
         self._tokenizer, self._ends = tokenizer, ends
         self._start = prompt_length + num_others
         self._num_others = num_others
@@ -165,11 +165,11 @@ class Grammar:
         if surplus > 0:
             del self._consumed[length:]
             self._masks = {n: mask for n, mask in self._masks.items() if n <= length}
-            if length < self._num_accepted:
-                self._renew()
-            else:
+            if length >= self._num_accepted:
                 self._matcher = self._base.deep_copy()
                 self._matcher.consume_tokens(self._consumed[self._num_accepted :])
+            if length < self._num_accepted or self._matcher.is_error():
+                self._renew()
 
     def _consume(self, tokens: Sequence[int]) -> None:
         if new := list(tokens):
@@ -193,4 +193,7 @@ class Grammar:
 
     def _renew(self) -> None:
         self._matcher = self._make()
-        self._matcher.consume_tokens(self._consumed)
+        self._matcher.consume_tokens(self._consumed[: self._num_accepted])
+        if len(self._consumed) >= self._num_accepted:  # copies share the limits that were reached
+            self._base = self._matcher.deep_copy()
+        self._matcher.consume_tokens(self._consumed[self._num_accepted :])
