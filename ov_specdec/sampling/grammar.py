@@ -51,8 +51,8 @@ class Grammar:
     ) -> None:
         self._make = make
         self._base = make()
-        """It has accepted tokens only, and is copied after a detour: one that was rolled back by
-        ten tokens forbade some that fit (llguidance 1.9)."""
+        """It has accepted tokens only, and is copied after a detour: one that was rolled back from
+        one form of an object to another had the masks of the first (llguidance 1.9)."""
         self._matcher = self._base.deep_copy()
         self._tokenizer, self._ends = tokenizer, ends
         self._start = prompt_length + num_others

@@ -4,6 +4,7 @@ import json
 from copy import copy
 from functools import partial
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +18,7 @@ from ov_specdec.planning.policies import ConstantLength
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.warpers import LogitsWarper
+from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.enumeration import enumerate_outcomes
 from tests.support.fakes import ScriptedModel
 from tests.support.running import rounds, sequence
@@ -24,12 +26,14 @@ from tests.support.structured import MODEL, SIZE, TOKENIZER, generator, random_l
 
 SCHEMA = {"type": "array", "items": {"enum": ["left", "let", 5, True]}, "maxItems": 4}
 PROMPT = [5, 6, 7]
+MODELS = Path(__file__).parents[3] / "models"
 ROW = np.zeros(SIZE, np.float32)
 
 
-def compiled(ends=(0,), **options):
+def compiled(ends=(0,), tokenizer=TOKENIZER, **options):
     """Makes processors of a constraint."""
-    make = generator().texts.grammars.compile(GenerationOptions(**options), frozenset(ends))
+    grammars = generator(tokenizer=tokenizer).texts.grammars
+    make = grammars.compile(GenerationOptions(**options), frozenset(ends))
     return partial(make, len(PROMPT))
 
 
@@ -124,6 +128,32 @@ def test_detours_leave_no_trace():
         masks += 1
     assert masks > 5
     assert grammar.accepts()
+
+
+def test_a_rejected_draft_of_one_form_leaves_the_masks_of_another():
+    """llguidance 1.9 rolls back, and keeps the mask of the first form for the second."""
+    tokenizer = load_tokenizer(MODELS / "main")  # it has tokens such as `",` and `"}`
+    forms = [["pattern", "path"], ["command"]]
+    schemas = [
+        {
+            "type": "object",
+            "properties": {name: {"type": "string"} for name in names},
+            "required": names,
+            "additionalProperties": False,
+        }
+        for names in forms
+    ]
+    make = compiled(tokenizer=tokenizer, json_schema={"anyOf": schemas})
+    begin, row = tokenizer.encode('{"'), np.zeros(tokenizer.vocab_size, np.float32)
+    rejected, other = (tokenizer.encode(f'{names[0]}":"') for names in reversed(forms))
+    grammar, fresh = make(), make()
+    grammar.follow(begin)
+    assert grammar.num_fitting([*PROMPT, *begin], rejected) == len(rejected)
+    assert np.isfinite(grammar([*PROMPT, *begin, *rejected], row)).any()
+    grammar.follow(other)
+    fresh.follow([*begin, *other])
+    text = [*PROMPT, *begin, *other]
+    assert np.array_equal(grammar(text, row), fresh(text, row))
 
 
 def test_drafts_end_where_they_do_not_fit():
