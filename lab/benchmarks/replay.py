@@ -73,9 +73,9 @@ def foresight(text: Output, curve: CostCurve) -> list[float]:
     left = [0.0] * (text.size + 1)
     for done in reversed(places):
         drafted = drafts[done]
-        step = curve.drafting[0] * drafted.takes_passes
+        step, once, _ = (each * drafted.takes_passes for each in curve.drafting)
         left[done] = min(
-            n * step + curve.main.at(n + 1) + left[min(done + n + 1, text.size)]
+            n * step + once * (n > 0) + curve.main.at(n + 1) + left[min(done + n + 1, text.size)]
             for n in range(drafted.num_accepted + 1)
         )
     return left

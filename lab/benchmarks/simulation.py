@@ -142,8 +142,10 @@ def rounds_of(
         if policy.is_planned:
             step_plan = step_plan or planner.plan([], Load())
             size = max(size, step_plan.size)
-        step, again = curve.drafting if drafted.takes_passes and drafted.num_drafted else (0, 0)
-        drafting = drafted.num_drafted * step + is_complete * again
+        drafting = 0.0
+        if drafted.takes_passes and drafted.num_drafted:
+            step, once, again = curve.drafting
+            drafting = drafted.num_drafted * step + once + is_complete * again
         verifying = passing(curve, size, last_size)
         stats = RoundStats(
             num_drafted=drafted.num_drafted,

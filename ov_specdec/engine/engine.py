@@ -193,9 +193,9 @@ class Engine:
     def _learn(self, passes: Mapping[Role, list[PassStats]]) -> None:
         """Let costs and static shapes follow the passes of this step."""
         seconds = sum([done.seconds for own in passes.values() for done in own])
-        models: dict[Role, Runner | None] = {"main": self._main, "draft": self._draft}
+        models: dict[Role, Runner | None] = {"draft": self._draft, "main": self._main}
         for role, model in models.items():
-            if model is not None and passes[role]:
+            if model is not None:
                 self._costs.learn(role, passes[role], model.static_shapes)
         goes_on = [s for s in self.scheduler.running if s.state is not State.ENDED]
         for role, shapes in self.shapes.items():

@@ -32,8 +32,9 @@ class PassCurve:
     previous one, because OpenVINO prepares the model for new shapes. per_read: seconds to read a
     cached token for one token of a pass. static: sizes of current static shapes, which have no
     change cost; not kept, as each process compiles its own. static_factor: how many times as long
-    their passes take, since OpenVINO need not prepare them. `LearnedCosts` and `Ranking` build on a
-    pass being linear in what it reads.
+    their passes take, since OpenVINO need not prepare them. resumed: extra seconds of a draft
+    model's first pass after the main model's, which has filled the processor's caches.
+    `LearnedCosts` and `Ranking` build on a pass being linear in what it reads.
     """
 
     seconds: Annotated[Mapping[int, Annotated[Seconds, Field(gt=0.0)]], Field(min_length=1)]
@@ -41,6 +42,7 @@ class PassCurve:
     per_read: Seconds = 0.0
     static: Annotated[frozenset[int], Field(exclude=True)] = frozenset()
     static_factor: Annotated[float, Field(ge=0.1, le=2.0)] = 1.0
+    resumed: Seconds = 0.0
 
     def at(self, num_tokens: int, num_read: int = 0) -> float:
         """Seconds of a pass over `num_tokens`; positive.
@@ -61,13 +63,13 @@ class PassCurve:
         return seconds + self.per_read * num_read
 
     def varying(self, num_tokens: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Seconds of passes whose size varies, by their mean number of tokens; 0 is no pass.
+        """Seconds of lone passes whose size varies, by their mean number of tokens; 0 is no pass.
 
         Static shapes are near, and passes padded to them; else each changes the size.
         """
-        change = 0.0 if self.static else self.change
+        extra = self.resumed + (0.0 if self.static else self.change)
         seconds: NDArray[np.floating]
-        seconds = np.interp(num_tokens, np.arange(LONGEST + 1), self._by_size) + change
+        seconds = np.interp(num_tokens, np.arange(LONGEST + 1), self._by_size) + extra
         return np.where(num_tokens > 0, seconds, 0.0)
 
     def if_static(self, sizes: NDArray[np.integer], num_read: int) -> NDArray[np.floating]:
@@ -124,13 +126,13 @@ class CostCurve:
         return 2 if 4 * (self.draft.at(2) - self.draft.at(1)) < self.draft.change else 1
 
     @cached_property
-    def drafting(self) -> tuple[float, float]:
-        """Seconds of drafting: per draft token, and once after a fully accepted draft."""
+    def drafting(self) -> tuple[float, float, float]:
+        """Seconds of drafting: per draft token, per draft, and after a fully accepted one."""
         if self.draft is None:
-            return 0.0, 0.0
+            return 0.0, 0.0, 0.0
         step, pair = self.draft.at(self.draft_rows), self.draft.at(2)
         changes = 2 * self.draft.change if not self.draft.static & {1, 2} else 0.0
-        return (step, 0.0) if self.draft_rows == 2 else (step, pair - step + changes)
+        return step, self.draft.resumed, 0.0 if self.draft_rows == 2 else pair - step + changes
 
 
 NOMINAL = CostCurve(

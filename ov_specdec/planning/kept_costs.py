@@ -16,13 +16,14 @@ from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes, alone, max_tokens
 from ov_specdec.runner.probe import probe_tokens
 
-MAIN_SIZES = (1, 8, 4, 2, 16, 3, 6, 12)
-"""Sizes of the main model's passes, the most important first."""
+MAIN_SIZES = (1, 8, 1, 4, 8, 2, 16, 3, 6, 12)
+"""Sizes of the main model's passes, the most important first. What a change costs is known from
+those that come again."""
 
-DRAFT_SIZES = (1, 16, 2)
+DRAFT_SIZES = (1, 16, 1, 2)
 """Of a draft model: a step, prefill, and one that also feeds the last accepted draft token."""
 
-PARALLEL_SIZES = (8, 16, 1)
+PARALLEL_SIZES = (8, 16, 8, 1)
 """Of a draft model that drafts all tokens in one pass."""
 
 REPEATED = 3

@@ -13,12 +13,13 @@ from ov_specdec.results.stats import PassStats
 Numbers = NDArray[np.floating]
 
 ROWS = len(GRID)
-READ, CHANGE, STATIC, NUM = range(ROWS, ROWS + 4)
-"""Indices of `per_read`, `change` and `static_factor` among the estimates of a model, after seconds
-by size; and their number."""
+READ, CHANGE, STATIC, RESUMED, NUM = range(ROWS, ROWS + 5)
+"""Indices of `per_read`, `change`, `static_factor` and `resumed` among the estimates of a model,
+after seconds by size; and their number."""
 
 NOMINAL_READ, NOMINAL_CHANGE = 1e-4, 0.05
-"""Of a plain pass, before any is known: measured 0.7e-4 to 3.2e-4, and 0.03 to 0.5."""
+"""Of a plain pass, before any is known: measured 0.7e-4 to 3.2e-4, and 0.03 to 0.5. `resumed` is 0
+to 1.5 of a draft model's pass, and begins like a change."""
 
 SCALE, DRAFT_SCALE, SLOPE, LOCAL, OTHER, FACTOR = 3.0, 1.5, 1.0, 0.35, 1.5, 0.2
 """How uncertain the first estimates are, as deviations of logarithms: of all passes together; of
@@ -33,9 +34,8 @@ had 0.95 to 1.07 of the speed of the best constant length, later texts 0.96 to 1
 KEPT = 0.3
 """The same of costs that were measured and kept, as a share of these."""
 
-NOISE, FIRST_NOISE = 0.1, 0.3
-"""Deviation of a pass from its cost, and of the first one of a size, which OpenVINO prepares:
-without, a process that began with two tokens at 361 ms and three at 152 kept these for long."""
+NOISE = 0.1
+"""Deviation of a pass from its cost."""
 
 PACE, FORGOTTEN = 0.03, 1e-4
 """How much the machine's pace changes from step to step, and by which share all uncertainty becomes
@@ -86,7 +86,8 @@ class LearnedCosts(Costs):
         self._covariance = np.pad(known, (1, 0)) * (KEPT if curve.is_measured else 1.0) ** 2
         self._static: dict[str, frozenset[int]] = {role: frozenset() for role in models}
         self._last_size: dict[str, int] = {}
-        self._seen: set[tuple[str, int]] = set()
+        self._last_role = ""
+        self._seen: set[tuple[str, int, bool]] = set()
         self._num_learned = 0
 
     def learn(
@@ -94,26 +95,30 @@ class LearnedCosts(Costs):
     ) -> None:
         """Learn from passes of a step, unless one reads a prompt behind cached tokens.
 
-        Nor from a model's first step, which reads its weights from disk: one that took seven times
-        as long kept a draft model out of use for good. static: its current static shapes.
+        Nor if one is the first of its size, for which OpenVINO makes kernels or reads weights from
+        disk: changes of size that took 6 to 9 ms then took 2.4 later, and static shapes seemed
+        slower than dynamic ones. static: the model's current static shapes.
         """
         if static != self._static[role]:
             self._static[role] = static
             self._show()
-        if role not in self._last_size:
-            self._last_size[role] = passes[-1].num_tokens
+        if not passes:
             return
-        seconds, first, is_usual = dict[int, float](), False, True
+        seconds, is_usual = dict[int, float](), True
+        resumes = role == "draft" and role != self._last_role
+        self._last_role = role
         for done in passes:
             is_prompt = done.num_prefill == done.num_tokens and not done.num_read
             is_usual &= not done.num_prefill or (is_prompt and self._learns_prompts)
             size = min(done.num_tokens, GRID[-1])
-            for index, part in self._parts(role, size, done.num_read).items():
+            for index, part in self._parts(role, size, done.num_read, resumes).items():
                 seconds[index] = seconds.get(index, 0.0) + part
+            resumes = False
             if size not in self._static[role]:  # which leaves the others prepared
                 self._last_size[role] = size
-            first |= bool(self._seen) and (role, size) not in self._seen
-            self._seen.add((role, size))
+            kind = role, size, size in static
+            is_usual &= kind in self._seen
+            self._seen.add(kind)
         if not is_usual:
             return
         expected = sum(seconds.values()) - seconds.get(self._begin[role] + STATIC, 0.0)
@@ -121,14 +126,14 @@ class LearnedCosts(Costs):
         surprise = (log(observed) if observed > 0.0 else LOG_LIMITS[0]) - log(expected)
         surprise -= self._state[0]
         gradient = np.array([expected, *seconds.values()]) / expected
-        self._update(surprise, [0, *seconds], gradient, NOISE**2 + FIRST_NOISE**2 * first)
+        self._update(surprise, [0, *seconds], gradient)
         self._num_learned += 1
         if self._num_learned <= SHOWN_EACH or self._num_learned % SHOWN_AFTER == 0:
             self._show()
         if self._num_learned % KEPT_AFTER == 0:
             self.keep()
 
-    def _parts(self, role: Role, size: int, num_read: int) -> dict[int, float]:
+    def _parts(self, role: Role, size: int, num_read: int, resumes: bool) -> dict[int, float]:
         """The estimates that a pass depends on, by index, and the seconds of it that vary so.
 
         Those of a static shape vary with its size and with its factor.
@@ -139,14 +144,14 @@ class LearnedCosts(Costs):
         factor = exp(self._state[begin + STATIC]) if is_static else 1.0
         changes = not is_static and size != self._last_size.get(role)
         weights = {after - 1: factor * (1 - share), after: factor * share}
-        weights |= {READ: num_read, CHANGE: changes}
+        weights |= {READ: num_read, CHANGE: changes, RESUMED: resumes}
         state = self._state[begin:]
         parts = {begin + i: each * exp(state[i]) for i, each in weights.items() if each}
         if is_static:  # so that nothing changes
-            parts[begin + STATIC] = sum(parts.values()) - parts.get(begin + READ, 0.0)
+            parts[begin + STATIC] = sum(parts.get(begin + i, 0.0) for i in (after - 1, after))
         return parts
 
-    def _update(self, surprise: float, indices: list[int], gradient: Numbers, noise: float) -> None:
+    def _update(self, surprise: float, indices: list[int], gradient: Numbers) -> None:
         """One step of the filter.
 
         surprise: logarithm of observed by expected seconds. gradient: of expected seconds'
@@ -155,7 +160,7 @@ class LearnedCosts(Costs):
         self._covariance += FORGOTTEN * (self._prior - self._covariance)
         self._covariance[0, 0] += PACE**2
         with_observed = self._covariance[:, indices] @ gradient
-        variance = float(gradient @ with_observed[indices]) + noise
+        variance = float(gradient @ with_observed[indices]) + NOISE**2
         most = MOST * sqrt(variance)
         self._state += with_observed * (min(max(surprise, -most), most) / variance)
         np.clip(self._state, *LOG_LIMITS, out=self._state)
@@ -171,7 +176,8 @@ class LearnedCosts(Costs):
             values = np.exp(own.clip(*LOG_LIMITS)).tolist()
             seconds = dict(zip(GRID, values[:ROWS], strict=True))
             static, factor = self._static[role], min(max(values[STATIC], 0.1), 2.0)
-            curves[role] = PassCurve(seconds, values[CHANGE], values[READ], static, factor)
+            extra = values[CHANGE], values[READ], static, factor, values[RESUMED]
+            curves[role] = PassCurve(seconds, *extra)
         self.curve = CostCurve(**curves, is_measured=self.curve.is_measured)
         self.is_learned = self._num_learned > 0
 
@@ -179,8 +185,9 @@ class LearnedCosts(Costs):
 def _logarithms(passes: PassCurve) -> Numbers:
     """The estimates of a model before its first pass."""
     plain = passes.at(1)
-    read, change = passes.per_read or NOMINAL_READ * plain, passes.change or NOMINAL_CHANGE * plain
-    values = [*(passes.at(size) for size in GRID), read, change, passes.static_factor]
+    change, resumed = (x or NOMINAL_CHANGE * plain for x in (passes.change, passes.resumed))
+    others = passes.per_read or NOMINAL_READ * plain, change, passes.static_factor, resumed
+    values = [*(passes.at(size) for size in GRID), *others]
     logarithms: Numbers = np.log(values).clip(*LOG_LIMITS)
     return logarithms
 
@@ -193,6 +200,7 @@ def _uncertainty() -> Numbers:
     near = np.exp(-np.abs(np.subtract.outer(place, place)) / 2.0)
     covariance = SLOPE**2 * np.outer(slope, slope)
     covariance[:ROWS, :ROWS] += LOCAL**2 * near
-    covariance[[READ, CHANGE], [READ, CHANGE]] += OTHER**2
+    others = [READ, CHANGE, RESUMED]
+    covariance[others, others] += OTHER**2
     covariance[STATIC, STATIC] += FACTOR**2
     return covariance

@@ -213,5 +213,5 @@ class Planner:
             # Unread tokens count half: drafts that go on need them too. Else a draft of a fifth of
             # the main model, once it has stopped, would not come back in a text.
             reading = draft.reading(estimate.offer.num_unread)
-            trying += (draft.at(1, estimate.num_cached) + reading) / 2
+            trying += (draft.at(1, estimate.num_cached) + draft.resumed + reading) / 2
         return trying / main.at(1)

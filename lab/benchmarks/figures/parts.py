@@ -47,11 +47,11 @@ METHODS = {
     "chat": sweep("genai-prompt-lookup", (1, 2, 3, 5, 9), own=False),
 }
 GENAI = ("genai-plain", *(f"genai-draft-{n}" for n in (1, 2, 4, 6)))
-REAL = (
-    *(*PLAIN, "suffix", "model", *GENAI, "genai-confidence"),
-    *(f"genai-prompt-lookup-{n}" for n in (1, 3, 5, 9)),
-)
+LOOKUPS = tuple(f"genai-prompt-lookup-{n}" for n in (3, 5, 9, 15))
+REAL = (*PLAIN, "suffix", "model", *GENAI, "genai-confidence", *LOOKUPS)
 """Methods of a real pair, which are slow: openvino.genai's plain decoding is not repeated."""
+
+REAL_INT4 = ("plain", "default", "suffix", *GENAI, *LOOKUPS)
 
 FEW = ("plain", "default", "genai-plain", "genai-draft-2")
 READING = (*FEW, "genai-plain-f16")
@@ -140,7 +140,7 @@ def long_texts(
 
 PARTS: Mapping[str, Part] = {
     "real": of_real_pair("real", 14, REAL),
-    "real-int4": of_real_pair("real-int4", 8, ("plain", "default", *GENAI)),
+    "real-int4": of_real_pair("real-int4", 12, REAL_INT4),
     "several-real": Part(
         9,
         "real",

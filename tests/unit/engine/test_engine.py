@@ -135,3 +135,18 @@ def test_the_first_pass_of_a_draft_model_reads_a_prompt():
     assert drafts[0].num_prefill == drafts[0].num_tokens > 0
     assert len(drafts) > 4
     assert not any(done.num_prefill for done in drafts[1:])
+
+
+def test_static_shapes_of_a_draft_model_are_known_before_it_runs():
+    known = set()
+
+    class Noting(Costs):
+        def learn(self, role, passes, static):
+            known.add((role, static))
+
+    drafter, draft = drafting(counting)
+    draft.static_shapes = frozenset({2})
+    text = running.sequence(ScriptedModel(counting), [5, 6], 4, drafter, ConstantLength(0))
+    list(running.rounds(text, costs=Noting(NOMINAL)))
+    assert known == {("draft", frozenset({2})), ("main", frozenset())}
+    assert not draft.passes

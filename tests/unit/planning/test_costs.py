@@ -1,6 +1,7 @@
 """What passes cost: curves, what each pass teaches, and what is kept of that."""
 
 import warnings
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -29,12 +30,17 @@ def test_beyond_what_was_measured_passes_do_not_get_cheaper():
 @pytest.mark.parametrize(
     ("passes", "rows", "costs"),
     [
-        (PassCurve({1: 0.1, 2: 0.15}, 0.05), 1, (0.1, 0.15)),
-        (PassCurve({1: 0.1, 2: 0.11}, 0.05), 2, (0.11, 0.0)),  # a spare row costs less than changes
-        (PassCurve({1: 0.1, 2: 0.12}, 0.05, static=frozenset({1})), 1, (0.1, 0.02)),
-        (PassCurve({1: 0.1, 2: 0.15}, 0.05, static=frozenset({2})), 2, (0.15, 0.0)),
-        (PassCurve({1: 0.1, 2: 0.15}, 0.05, static=frozenset({8})), 1, (0.1, 0.15)),
-        (None, 1, (0.0, 0.0)),
+        (PassCurve({1: 0.1, 2: 0.15}, 0.05), 1, (0.1, 0.0, 0.15)),
+        (
+            PassCurve({1: 0.1, 2: 0.11}, 0.05),
+            2,
+            (0.11, 0.0, 0.0),
+        ),  # a spare row costs less than changes
+        (PassCurve({1: 0.1, 2: 0.12}, 0.05, static=frozenset({1})), 1, (0.1, 0.0, 0.02)),
+        (PassCurve({1: 0.1, 2: 0.15}, 0.05, static=frozenset({2})), 2, (0.15, 0.0, 0.0)),
+        (PassCurve({1: 0.1, 2: 0.15}, 0.05, static=frozenset({8})), 1, (0.1, 0.0, 0.15)),
+        (PassCurve({1: 0.1, 2: 0.11}, 0.05, resumed=0.3), 2, (0.11, 0.3, 0.0)),
+        (None, 1, (0.0, 0.0, 0.0)),
     ],
 )
 def test_drafting_costs_per_draft_token_and_after_a_full_draft(passes, rows, costs):
@@ -49,7 +55,7 @@ class Machine:
     def __init__(self, curve, disturbed=0.0):
         self.curve, self.pace = curve, 1.0
         self._disturbed, self._random = disturbed, Random(0)
-        self._last = {}
+        self._last, self._last_role = {}, ""
 
     def run_cold(self, costs, *sizes, **more):
         """The first pass of a model, which reads its weights from disk."""
@@ -58,18 +64,22 @@ class Machine:
         self.pace /= 7.0
 
     def run(self, costs, *sizes, role="main", num_cached=0, num_prefill=0):
-        """Passes over so many tokens, of which the costs learn."""
-        passes = getattr(self.curve, role)
+        """Passes over so many tokens, of which the costs learn; of a draft model in one step."""
+        passes, done = getattr(self.curve, role), []
         for size in sizes:
             num_read = size * num_cached
             changes = size != self._last.get(role) and size not in passes.static
-            change = passes.change * changes
-            seconds = self.pace * (passes.at(size, num_read) + change)
+            extra = passes.change * changes
+            extra += passes.resumed * (role == "draft" and role != self._last_role)
+            self._last_role = role
+            seconds = self.pace * (passes.at(size, num_read) + extra)
             seconds *= self._random.gauss(1.0, 0.03)
             seconds *= 10.0 if self._random.random() < self._disturbed else 1.0
             if size not in passes.static:
                 self._last[role] = size
-            costs.learn(role, [PassStats(size, num_read, num_prefill, seconds)], passes.static)
+            done.append(PassStats(size, num_read, num_prefill, seconds))
+        for step in [done] if role == "draft" else [[each] for each in done]:
+            costs.learn(role, step, passes.static)
 
 
 def relative(curve, role="main", sizes=(1, 2, 3, 4, 6, 8)):
@@ -161,6 +171,37 @@ def test_passes_of_the_draft_beside_the_main_models_teach_only_what_they_show():
 def test_what_a_change_of_size_takes_is_learnt(change):
     _, costs = taught(CostCurve(PassCurve({1: 1.0, 4: 2.5}, change), CURVE.draft))
     assert costs.curve.main.change / costs.curve.main.at(1) == pytest.approx(change, abs=0.1)
+
+
+@pytest.mark.parametrize("resumed", [0.0, 0.15])
+def test_what_a_draft_model_takes_after_the_main_model_is_learnt(resumed):
+    """Else drafts of one token, all of whose passes are the first, would make all seem dear."""
+    machine = Machine(CostCurve(CURVE.main, replace(CURVE.draft, resumed=resumed)))
+    costs = LearnedCosts(NOMINAL)
+    for num_drafted in (1, 3, 1, 2) * 20:
+        machine.run(costs, *[1] * num_drafted, role="draft")
+        machine.run(costs, 1)
+    plain = costs.curve.draft.at(1)
+    assert costs.curve.draft.resumed / plain == pytest.approx(resumed / 0.1, abs=0.2)
+    assert relative(costs.curve, "draft", (1,)) == pytest.approx([0.1], rel=0.15)
+
+
+def test_the_first_pass_of_a_size_teaches_nothing():
+    """OpenVINO makes its kernels then, and so for each static shape."""
+    machine, costs = taught()
+    before = costs._state.copy()
+    machine.run_cold(costs, 3)
+    static = replace(CURVE.main, static=frozenset({4}))
+    machine.curve = CostCurve(static, CURVE.draft)
+    machine.run_cold(costs, 4)
+    assert np.array_equal(costs._state, before)
+
+
+def test_static_shapes_of_a_model_that_runs_no_pass_are_known():
+    """Else drafts that would pay with them alone are never tried."""
+    _, costs = taught()
+    costs.learn("draft", [], frozenset({1, 2}))
+    assert costs.curve.draft.static == {1, 2}
 
 
 def test_what_reading_takes_is_learnt():

@@ -19,7 +19,7 @@ from tests.support.rounds import a_round
 OFFER = Offer("model", takes_one_pass=True)
 MAIN = PassCurve({1: 1.0, 101: 21.0})
 # Flat up to 8 tokens, as passes are that wait for weights.
-DRAFT = PassCurve({1: 0.2, 8: 0.25, 16: 0.5, 101: 5.0}, per_read=2e-5)
+DRAFT = PassCurve({1: 0.2, 8: 0.25, 16: 0.5, 101: 5.0}, per_read=2e-5, resumed=0.03)
 CURVE = CostCurve(MAIN, DRAFT)
 NUM_CACHED = 300
 
@@ -36,7 +36,7 @@ def drafting(chances, lengths):
     pairs = [pair for pair in zip(chances, lengths, strict=True) if pair[1]]
     fed = sum(sum(chance**n for n in range(length + 1)) + length - 1 for chance, length in pairs)
     seconds = np.interp(fed, list(DRAFT.seconds), list(DRAFT.seconds.values()))
-    return seconds + DRAFT.per_read * NUM_CACHED * fed if pairs else 0.0
+    return seconds + DRAFT.per_read * NUM_CACHED * fed + DRAFT.resumed if pairs else 0.0
 
 
 @pytest.mark.parametrize("chances", [(0.9,), (0.5,), (0.8, 0.8), (0.95, 0.3), (0.9, 0.8, 0.4)])

@@ -83,6 +83,16 @@ def test_no_pair_of_lengths_yields_more(pair):
     )
 
 
+@pytest.mark.parametrize("chances", [(0.9,), (0.9, 0.7, 0.9)])
+def test_a_step_returns_to_the_draft_model_once(chances):
+    estimates, curve = [drafted(chance) for chance in chances], COSTS.curve
+    resuming = replace(curve, draft=replace(curve.draft, resumed=0.1))
+    found = Ranking.of(estimates, resuming)
+    assert found.seconds == pytest.approx(
+        Ranking.of(estimates, curve).seconds + 0.1 * (found.number > 0)
+    )
+
+
 def test_forced_tokens_fill_a_pass_like_draft_tokens():
     main = PassCurve({1: 1.0, 8: 1.2, 9: 4.0, 32: 30.0}, change=2.0)
     planner, sizes, lengths = Planner(Costs(CostCurve(main))), [], []

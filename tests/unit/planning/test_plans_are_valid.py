@@ -28,7 +28,7 @@ def curves():
     """Curves of one model, with any sizes."""
     extra = st.just(0.0) | SECONDS
     row = st.dictionaries(st.sampled_from(GRID), SECONDS, min_size=1)
-    return st.builds(PassCurve, row, extra, extra, SHAPES)
+    return st.builds(PassCurve, row, extra, extra, SHAPES, resumed=extra)
 
 
 COSTS = st.builds(CostCurve, curves(), st.none() | curves(), st.booleans())
