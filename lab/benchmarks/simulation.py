@@ -6,7 +6,8 @@ anew, a draft model as it did.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import groupby, takewhile
+from operator import itemgetter
 
 from lab.benchmarks.record import Row
 from ov_specdec.drafters.base import Drafter, Proposal
@@ -165,8 +166,8 @@ def rounds_of(
             declined=drafted.declined,
         )
         policy.update(stats)
-        for role, done_pass in passes_of(stats):
-            planner.costs.learn(role, [done_pass])
+        for role, passes in groupby(passes_of(stats), itemgetter(0)):
+            planner.costs.learn(role, [done_pass for _, done_pass in passes])
         last_size, done = size, done + drafted.num_accepted + 1
         is_complete = 0 < drafted.num_drafted == drafted.num_accepted
         yield stats

@@ -193,6 +193,7 @@ class Engine:
     def _learn(self, passes: Mapping[Role, list[PassStats]]) -> None:
         """Let costs and static shapes follow the passes of this step."""
         seconds = sum([done.seconds for own in passes.values() for done in own])
+        # In the order in which they ran.
         models: dict[Role, Runner | None] = {"draft": self._draft, "main": self._main}
         for role, model in models.items():
             if model is not None:

@@ -20,14 +20,15 @@ MAIN_SIZES = (1, 8, 1, 4, 8, 2, 16, 3, 6, 12)
 """Sizes of the main model's passes, the most important first. What a change costs is known from
 those that come again."""
 
-DRAFT_SIZES = (1, 16, 1, 2)
-"""Of a draft model: a step, prefill, and one that also feeds the last accepted draft token."""
+DRAFT_SIZES = (1, 2, 1, 2, 16)
+"""Of a draft model: a step, one that also feeds the last accepted draft token, and prefill."""
 
-PARALLEL_SIZES = (8, 16, 8, 1)
+PARALLEL_SIZES = (8, 16, 8, 16, 1)
 """Of a draft model that drafts all tokens in one pass."""
 
 REPEATED = 3
-"""Passes of each size in a row: one after a change of size and another model, and others."""
+"""Passes of each size in a row. Models take turns after two sizes, so that what a change takes is
+told from what the return to a draft model does."""
 
 CACHED = 16
 """Cached tokens of the passes."""
@@ -84,6 +85,7 @@ class KeptCosts(LearnedCosts):
                     progress(min(spent / most, 1.0))
                 if spent > most:
                     break
+            spent = perf_counter() - begin
         if progress is not None:
             progress(1.0)
         self.keep()
@@ -95,7 +97,7 @@ class KeptCosts(LearnedCosts):
         """
         runs = [self._passes(*model) for model in self._models.items()]
         for run in runs * (len(MAIN_SIZES) + 1):
-            yield from islice(run, REPEATED)
+            yield from islice(run, 2 * REPEATED)
         self.curve = replace(self.curve, is_measured=True)
         self.keep()
 

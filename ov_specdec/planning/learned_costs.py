@@ -24,7 +24,7 @@ to 1.5 of a draft model's pass, and begins like a change."""
 SCALE, DRAFT_SCALE, SLOPE, LOCAL, OTHER, FACTOR = 3.0, 1.5, 1.0, 0.35, 1.5, 0.2
 """How uncertain the first estimates are, as deviations of logarithms: of all passes together; of
 the draft model's against the main model's; of what each further token costs; of single sizes, the
-nearer the more alike; of reading and changes; and of what static shapes save.
+nearer the more alike; of reading, changes and returns; and of what static shapes save.
 
 On recorded drafts and seven measured machines, with a tenth of noise, the first text of a process
 had 0.95 to 1.07 of the speed of the best constant length, later texts 0.96 to 1.11. With 0.7 for
@@ -58,9 +58,9 @@ MOST = 2.5
 class LearnedCosts(Costs):
     """A cost curve that each pass corrects.
 
-    A pass takes (rows(n) + per_read * num_read + change) * pace: `PassCurve`, and the machine's
-    current pace, which is common to all passes. The logarithms of all of these, for both models,
-    are one state of an extended Kalman filter (Kalman 1960), whose covariance says how one
+    A pass takes (rows(n) + per_read * num_read + change + resumed) * pace: `PassCurve`, and the
+    machine's current pace, which is common to all passes. The logarithms of all of these, for both
+    models, are one state of an extended Kalman filter (Kalman 1960), whose covariance says how one
     observation moves the others: sizes move with their neighbours, and all with the first passes. A
     common slowdown moves the pace only. So nothing waits to be measured, and what was learned
     beside other work, or in an earlier process, is corrected in use.
@@ -95,9 +95,9 @@ class LearnedCosts(Costs):
     ) -> None:
         """Learn from passes of a step, unless one reads a prompt behind cached tokens.
 
-        Nor if one is the first of its size, for which OpenVINO makes kernels or reads weights from
-        disk: changes of size that took 6 to 9 ms then took 2.4 later, and static shapes seemed
-        slower than dynamic ones. static: the model's current static shapes.
+        Nor if one is the first of its size, or over a prompt, for which OpenVINO makes kernels or
+        reads weights from disk: changes of size that took 6 to 9 ms then took 2.4 later, and static
+        shapes seemed slower than dynamic ones. static: the model's current static shapes.
         """
         if static != self._static[role]:
             self._static[role] = static
@@ -114,9 +114,9 @@ class LearnedCosts(Costs):
             for index, part in self._parts(role, size, done.num_read, resumes).items():
                 seconds[index] = seconds.get(index, 0.0) + part
             resumes = False
-            if size not in self._static[role]:  # which leaves the others prepared
+            if size not in static:  # which leaves the others prepared
                 self._last_size[role] = size
-            kind = role, size, size in static
+            kind = role, 0 if done.num_prefill else size, size in static
             is_usual &= kind in self._seen
             self._seen.add(kind)
         if not is_usual:
@@ -147,7 +147,7 @@ class LearnedCosts(Costs):
         weights |= {READ: num_read, CHANGE: changes, RESUMED: resumes}
         state = self._state[begin:]
         parts = {begin + i: each * exp(state[i]) for i, each in weights.items() if each}
-        if is_static:  # so that nothing changes
+        if is_static:
             parts[begin + STATIC] = sum(parts.get(begin + i, 0.0) for i in (after - 1, after))
         return parts
 

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import numpy as np
@@ -119,7 +120,7 @@ def taught(curve=CURVE, disturbed=0.0):
 
 def test_a_prompt_tells_the_scale_of_all_passes():
     machine, costs = Machine(CostCurve(PassCurve({1: 0.01, 101: 1.0}))), LearnedCosts(NOMINAL)
-    machine.run_cold(costs, 101, num_prefill=101)
+    machine.run_cold(costs, 90, num_prefill=90)
     assert costs.curve == NOMINAL
     machine.run(costs, 101, num_prefill=101)
     assert 0.001 < costs.curve.main.at(1) < 1.0
@@ -178,12 +179,31 @@ def test_what_a_draft_model_takes_after_the_main_model_is_learnt(resumed):
     """Else drafts of one token, all of whose passes are the first, would make all seem dear."""
     machine = Machine(CostCurve(CURVE.main, replace(CURVE.draft, resumed=resumed)))
     costs = LearnedCosts(NOMINAL)
-    for num_drafted in (1, 3, 1, 2) * 20:
-        machine.run(costs, *[1] * num_drafted, role="draft")
+    for sizes in ([1], [1, 1, 1], [1], [2, 1]) * 20:
+        machine.run(costs, *sizes, role="draft")
         machine.run(costs, 1)
-    plain = costs.curve.draft.at(1)
-    assert costs.curve.draft.resumed / plain == pytest.approx(resumed / 0.1, abs=0.2)
+    found = costs.curve.draft
+    assert found.resumed / found.at(1) == pytest.approx(resumed / 0.1, abs=0.25)
     assert relative(costs.curve, "draft", (1,)) == pytest.approx([0.1], rel=0.15)
+
+
+def test_idle_passes_tell_a_change_of_size_from_a_return_to_the_draft_model(process):
+    costs, models = process()
+    sizes, last = {}, []
+
+    def slow(forward, place, spans):
+        size = sum(len(span.tokens) for span in spans)
+        Clocked.now += 1.0 * (sizes.get(place) != size) + 0.4 * (place == 1 and last != [1])
+        sizes[place], last[:] = size, [place]
+        return forward(spans)
+
+    for place, each in enumerate(models):
+        each.forward = partial(slow, each.forward, place)
+    costs.prepare()
+    found = costs.curve.draft
+    assert found.change / found.at(1) == pytest.approx(1.0, abs=0.4)
+    assert found.resumed / found.at(1) == pytest.approx(0.4, abs=0.2)
+    assert costs.curve.main.change / costs.curve.main.at(1) == pytest.approx(1.0, abs=0.2)
 
 
 def test_the_first_pass_of_a_size_teaches_nothing():
