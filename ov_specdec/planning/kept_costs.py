@@ -26,9 +26,9 @@ DRAFT_SIZES = (1, 2, 1, 2, 16)
 PARALLEL_SIZES = (8, 16, 8, 16, 1)
 """Of a draft model that drafts all tokens in one pass."""
 
-REPEATED = 3
-"""Passes of each size in a row. Models take turns after two sizes, so that what a change takes is
-told from what the return to a draft model does."""
+REPEATED, IN_A_ROW = 2, 3
+"""Passes of each size, and those before the other model's: both are odd ones out, so that what a
+change of size takes is told from what the return to a draft model does."""
 
 CACHED = 16
 """Cached tokens of the passes."""
@@ -97,7 +97,7 @@ class KeptCosts(LearnedCosts):
         """
         runs = [self._passes(*model) for model in self._models.items()]
         for run in runs * (len(MAIN_SIZES) + 1):
-            yield from islice(run, 2 * REPEATED)
+            yield from islice(run, IN_A_ROW)
         self.curve = replace(self.curve, is_measured=True)
         self.keep()
 

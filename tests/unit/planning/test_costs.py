@@ -202,7 +202,7 @@ def test_idle_passes_tell_a_change_of_size_from_a_return_to_the_draft_model(proc
     costs.prepare()
     found = costs.curve.draft
     assert found.change / found.at(1) == pytest.approx(1.0, abs=0.4)
-    assert found.resumed / found.at(1) == pytest.approx(0.4, abs=0.2)
+    assert found.resumed < 0.5 * found.change
     assert costs.curve.main.change / costs.curve.main.at(1) == pytest.approx(1.0, abs=0.2)
 
 
