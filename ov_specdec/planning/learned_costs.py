@@ -34,8 +34,10 @@ had 0.95 to 1.07 of the speed of the best constant length, later texts 0.96 to 1
 KEPT = 0.3
 """The same of costs that were measured and kept, as a share of these."""
 
-NOISE = 0.1
-"""Deviation of a pass from its cost."""
+NOISE, FIRST_NOISE = 0.1, 0.3
+"""Deviation of a pass from its cost, and of the first one of a size, which OpenVINO prepares:
+without, a process that began with two tokens at 361 ms and three at 152 kept these for long. To
+learn nothing from first ones had 0.96 of the speed on a real pair, whose sizes changed more."""
 
 PACE, FORGOTTEN = 0.03, 1e-4
 """How much the machine's pace changes from step to step, and by which share all uncertainty becomes
@@ -95,16 +97,15 @@ class LearnedCosts(Costs):
     ) -> None:
         """Learn from passes of a step, unless one reads a prompt behind cached tokens.
 
-        Nor if one is the first of its size, or over a prompt, for which OpenVINO makes kernels or
-        reads weights from disk: changes of size that took 6 to 9 ms then took 2.4 later, and static
-        shapes seemed slower than dynamic ones. static: the model's current static shapes.
+        Nor from a model's first step, which reads its weights from disk: one that took seven times
+        as long kept a draft model out of use for good. static: its current static shapes.
         """
         if static != self._static[role]:
             self._static[role] = static
             self._show()
         if not passes:
             return
-        seconds, is_usual = dict[int, float](), True
+        seconds, first, is_usual = dict[int, float](), False, role in self._last_size
         resumes = role == "draft" and role != self._last_role
         self._last_role = role
         for done in passes:
@@ -116,8 +117,8 @@ class LearnedCosts(Costs):
             resumes = False
             if size not in static:  # which leaves the others prepared
                 self._last_size[role] = size
-            kind = role, 0 if done.num_prefill else size, size in static
-            is_usual &= kind in self._seen
+            kind = role, size, size in static
+            first |= kind not in self._seen
             self._seen.add(kind)
         if not is_usual:
             return
@@ -126,7 +127,7 @@ class LearnedCosts(Costs):
         surprise = (log(observed) if observed > 0.0 else LOG_LIMITS[0]) - log(expected)
         surprise -= self._state[0]
         gradient = np.array([expected, *seconds.values()]) / expected
-        self._update(surprise, [0, *seconds], gradient)
+        self._update(surprise, [0, *seconds], gradient, NOISE**2 + FIRST_NOISE**2 * first)
         self._num_learned += 1
         if self._num_learned <= SHOWN_EACH or self._num_learned % SHOWN_AFTER == 0:
             self._show()
@@ -151,7 +152,7 @@ class LearnedCosts(Costs):
             parts[begin + STATIC] = sum(parts.get(begin + i, 0.0) for i in (after - 1, after))
         return parts
 
-    def _update(self, surprise: float, indices: list[int], gradient: Numbers) -> None:
+    def _update(self, surprise: float, indices: list[int], gradient: Numbers, noise: float) -> None:
         """One step of the filter.
 
         surprise: logarithm of observed by expected seconds. gradient: of expected seconds'
@@ -160,7 +161,7 @@ class LearnedCosts(Costs):
         self._covariance += FORGOTTEN * (self._prior - self._covariance)
         self._covariance[0, 0] += PACE**2
         with_observed = self._covariance[:, indices] @ gradient
-        variance = float(gradient @ with_observed[indices]) + NOISE**2
+        variance = float(gradient @ with_observed[indices]) + noise
         most = MOST * sqrt(variance)
         self._state += with_observed * (min(max(surprise, -most), most) / variance)
         np.clip(self._state, *LOG_LIMITS, out=self._state)
