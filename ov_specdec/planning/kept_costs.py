@@ -27,8 +27,8 @@ PARALLEL_SIZES = (8, 16, 8, 16, 1)
 """Of a draft model that drafts all tokens in one pass."""
 
 REPEATED, IN_A_ROW = 2, 3
-"""Passes of each size, and those before the other model's: both are odd ones out, so that what a
-change of size takes is told from what the return to a draft model does."""
+"""Passes of each size, and of each model's turn: turns begin with new sizes and with repeated ones,
+so that what a change of size takes is told from what the return to a draft model does."""
 
 CACHED = 16
 """Cached tokens of the passes."""
@@ -91,7 +91,7 @@ class KeptCosts(LearnedCosts):
         self.keep()
 
     def passes(self) -> Generator[None, None, None]:
-        """Run passes of all sizes, one at each `next`, those of both models in turn by sizes.
+        """Run passes of all sizes, one at each `next`, those of both models in turn.
 
         Models must not be in use. If memory has no room for some, use shows what they cost.
         """

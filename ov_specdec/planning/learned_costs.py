@@ -106,6 +106,7 @@ class LearnedCosts(Costs):
         if not passes:
             return
         seconds, first, is_usual = dict[int, float](), False, role in self._last_size
+        self._last_size.setdefault(role, 0)
         resumes = role == "draft" and role != self._last_role
         self._last_role = role
         for done in passes:
