@@ -144,7 +144,7 @@ class LearnedCosts(Costs):
         share = (size - GRID[after - 1]) / (GRID[after] - GRID[after - 1])
         is_static = size in self._static[role]
         factor = exp(self._state[begin + STATIC]) if is_static else 1.0
-        changes = not is_static and size != self._last_size.get(role)
+        changes = not is_static and size != self._last_size[role]
         weights = {after - 1: factor * (1 - share), after: factor * share}
         weights |= {READ: num_read, CHANGE: changes, RESUMED: resumes}
         state = self._state[begin:]

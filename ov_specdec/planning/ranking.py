@@ -108,15 +108,16 @@ def _pass_by_pass(
     token, so over several sequences it has another size than the passes before and after it.
     drafts: which sequences have draft tokens of the model.
     """
-    rank = np.where(drafts, -values, 1.0).argsort(axis=0, kind="stable").argsort(axis=0)
     if len(drafts) == 1:
-        per_token, _, catching_up = curve.drafting
+        per_token, once, catching_up = curve.drafting
         seconds = per_token + catching_up * acceptance
+        seconds[:, 0] += once
     else:
+        rank = np.where(drafts, -values, 1.0).argsort(axis=0, kind="stable").argsort(axis=0)
         by_size = draft.by_size(len(drafts))[1:]
         added, catching_up = np.diff(by_size, prepend=0.0), by_size[1] - by_size[0]
         seconds = added[rank] + catching_up * acceptance
         seconds[:, :2] += draft.change * (rank[:, :2] == 0)
-    seconds[:, 0] += draft.resumed * (rank[:, 0] == 0)
+        seconds[:, 0] += draft.resumed * (rank[:, 0] == 0)
     seconds[:, 1:] -= catching_up * acceptance[:, :-1]
     return seconds * drafts

@@ -33,11 +33,8 @@ def test_beyond_what_was_measured_passes_do_not_get_cheaper():
     ("passes", "rows", "costs"),
     [
         (PassCurve({1: 0.1, 2: 0.15}, 0.05), 1, (0.1, 0.0, 0.15)),
-        (
-            PassCurve({1: 0.1, 2: 0.11}, 0.05),
-            2,
-            (0.11, 0.0, 0.0),
-        ),  # a spare row costs less than changes
+        # A spare row costs less than changes.
+        (PassCurve({1: 0.1, 2: 0.11}, 0.05), 2, (0.11, 0.0, 0.0)),
         (PassCurve({1: 0.1, 2: 0.12}, 0.05, static=frozenset({1})), 1, (0.1, 0.0, 0.02)),
         (PassCurve({1: 0.1, 2: 0.15}, 0.05, static=frozenset({2})), 2, (0.15, 0.0, 0.0)),
         (PassCurve({1: 0.1, 2: 0.15}, 0.05, static=frozenset({8})), 1, (0.1, 0.0, 0.15)),
@@ -177,7 +174,7 @@ def test_what_a_change_of_size_takes_is_learnt(change):
 
 @pytest.mark.parametrize("resumed", [0.0, 0.15])
 def test_what_a_draft_model_takes_after_the_main_model_is_learnt(resumed):
-    """Else drafts of one token, all of whose passes are the first, would make all seem dear."""
+    """Else all tokens would seem to cost what drafts of one do, whose passes are all the first."""
     machine = Machine(CostCurve(CURVE.main, replace(CURVE.draft, resumed=resumed)))
     costs = LearnedCosts(NOMINAL)
     for sizes in ([1], [1, 1, 1], [1], [2, 1]) * 20:
