@@ -4,6 +4,7 @@ import json
 import os
 from contextlib import closing
 from itertools import islice
+from pathlib import Path
 from statistics import median
 
 import psutil
@@ -101,6 +102,25 @@ def test_a_part_that_another_commit_measured_is_measured_anew(parts, tmp_path):
     assert len(record.rows) == 4
     assert record.code["fresh"]["commit"] == record.code["embedded"]["commit"]
     assert record.code["fresh"]["date"] > "2026"
+
+
+def test_a_run_finds_nothing_in_its_cache_folder(parts, tmp_path, monkeypatch):
+    calls, home = [], str(tmp_path / "home")
+
+    def measure(_):
+        folder = Path(os.environ["XDG_CACHE_HOME"])
+        calls.append((str(folder), [*folder.iterdir()]))
+        yield {"turn": 0, "method": "plain"}, lambda: {"speed": 2.0}
+
+    parts(fails=False)
+    monkeypatch.setattr(command, "PARTS", {"embedded": Part(1, "embedded", "", measure)})
+    monkeypatch.setenv("XDG_CACHE_HOME", home)
+    for number in range(2):
+        done = figures("--output", tmp_path / f"{number}.json", only="embedded")
+        assert done.returncode == 0, done.stderr
+    assert [found for _, found in calls] == [[], []]
+    assert len({home, *(folder for folder, _ in calls)}) == 3
+    assert os.environ["XDG_CACHE_HOME"] == home
 
 
 def measured(measurements, number):

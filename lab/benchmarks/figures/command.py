@@ -1,14 +1,16 @@
 """`python -m lab.benchmarks figures`: what the pages state, into docs/figures."""
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
+from unittest.mock import patch
 
 import click
 
@@ -113,7 +115,8 @@ def figures(
     record.machine["priority"] = level
     file = output or FOLDER / f"{column}.json"
     record = resumed(record, file, only)
-    failed = measure_parts(record, given, only, minutes, most, file)
+    with own_cache():
+        failed = measure_parts(record, given, only, minutes, most, file)
     click.echo(file)
     if failed:
         raise click.ClickException(f"not measured: {', '.join(failed)}; the reasons are above")
@@ -163,6 +166,13 @@ def resumed(record: Record, file: Path, parts: Collection[str]) -> Record:
     record.require_same(kept, file)
     kept.models = {**record.models, **kept.models}
     return kept
+
+
+@contextmanager
+def own_cache() -> Iterator[None]:
+    """A cache folder of this run: another commit's costs of passes would stand in the user's."""
+    with TemporaryDirectory() as folder, patch.dict(os.environ, XDG_CACHE_HOME=folder):
+        yield
 
 
 def measure_parts(
