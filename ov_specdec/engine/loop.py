@@ -7,13 +7,19 @@ from time import monotonic
 from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
+import psutil
+
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.sequence import Cancelled, Sequence, State
 from ov_specdec.errors import SessionError
 
-IDLE = 0.5
-"""Seconds without sequences before idle work: it delays neither a process that ends after its
-answer nor one that generates again at once."""
+IDLE, BUSY = 0.5, 30.0
+"""Seconds without sequences before idle work, on a quiet machine and on a busy one. It delays no
+process that ends after its answer or generates again at once; and of two pipelines in turn, each
+worked while the other generated, which had a third of its speed."""
+
+QUIET = 25.0
+"""Per cent of the processor's time: on a quiet machine, less is in use."""
 
 
 class IdleWork(Protocol):
@@ -266,8 +272,12 @@ class EngineLoop:
 
 def _pause(reference: ReferenceType[EngineLoop]) -> None:
     """Let a loop do idle work once nothing has come for a while, without keeping it alive."""
-    while (loop := reference()) and loop._is_idle and (left := loop._left + IDLE - monotonic()) > 0:
+    psutil.cpu_percent()  # the next call says what was in use since
+    while (loop := reference()) and loop._is_idle:
+        rested = monotonic() - loop._left
+        if rested >= IDLE and (rested >= BUSY or psutil.cpu_percent() < QUIET):
+            break
         del loop
-        main_thread().join(left)  # at the end of the process at once
+        main_thread().join(IDLE - rested if rested < IDLE else IDLE)  # at its end at once
     if loop is not None:
         loop._idle()

@@ -29,6 +29,7 @@ PATIENCE = 60.0
 @pytest.fixture
 def no_pause(monkeypatch):
     monkeypatch.setattr(loop, "IDLE", 0.0)
+    monkeypatch.setattr(loop, "BUSY", 0.0)
 
 
 class Work:
@@ -112,6 +113,22 @@ def test_a_request_waits_for_one_pass_and_finds_all_memory_free(no_pause):
     assert seen[:2] == [3, 2]  # the pass that ran, and the first of the request
     work.finish()
     assert work.num_begun == 2  # it went on afterwards
+
+
+def test_on_a_busy_machine_it_waits(no_pause, monkeypatch):
+    usage, asked = [100.0], Event()
+    monkeypatch.setattr(loop, "BUSY", 1000.0)
+    monkeypatch.setattr(loop.psutil, "cpu_percent", lambda: asked.set() or usage[0])
+    work = Work()
+    assert generate(work.text) == alone()
+    for _ in range(3):  # before the first decision, and after two
+        asked.clear()
+        assert asked.wait(PATIENCE)
+    assert work.num_begun == 0
+    usage[0] = 0.0
+    work.permit()
+    work.finish()
+    assert work.num_begun == 1
 
 
 def test_who_needs_the_models_alone_waits_for_one_pass(no_pause):
@@ -204,7 +221,7 @@ class Work:
             print("worked", flush=True)
             yield
 
-loop.IDLE = {pause}
+loop.IDLE = loop.BUSY = {pause}
 text = generator(ScriptedModel(mixing(1)))
 text.loop = EngineLoop(text.loop.engine, [Work()])
 options = GenerationOptions(max_new_tokens=12)

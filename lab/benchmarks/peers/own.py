@@ -5,6 +5,7 @@ from time import perf_counter, sleep
 from typing import Any
 
 from lab.benchmarks.peers.asks import Ask, Measurement, Progress, Setup
+from ov_specdec.engine.loop import IdleWork
 from ov_specdec.generation.batch import Batch
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import Chunk
@@ -25,7 +26,7 @@ class PipelineRunner:
         start = perf_counter()
         result = self._pipeline.generate(list(ask.prompt_ids), **options)
         seconds, stats = perf_counter() - start, result.stats
-        rest(self._pipeline)
+        rest(self._pipeline._open_generator().answers)
         return Measurement(
             token_ids=result.token_ids,
             seconds=seconds,
@@ -59,13 +60,12 @@ class BatchEngine:
             token_ids = [token for chunk in chunks for token in chunk.token_ids]
             yield Progress(number, token_ids, chunks[-1].stats is not None)
         if not self._batch:
-            rest(self._pipeline)
+            rest(self._pipeline._open_generator().answers)
 
 
-def rest(pipeline: SpeculativePipeline) -> None:
-    """Wait until answers were read again, which would slow down the method that comes next."""
-    answers = pipeline._open_generator().answers
-    while answers.is_pending:
+def rest(work: IdleWork) -> None:
+    """Wait until idle work is done, which would slow down the method that comes next."""
+    while work.is_pending:
         sleep(LAST_PASS)
 
 
@@ -100,5 +100,6 @@ def _pipeline(setup: Setup, **settings: Any) -> SpeculativePipeline:
     )
     if setup.is_prepared:
         pipeline.prepare()
-        pipeline.check_batch_invariant()  # else in the idle time of other methods
+        for work in [*pipeline._open_generator().loop._idle_work]:
+            rest(work)
     return pipeline
