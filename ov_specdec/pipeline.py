@@ -234,7 +234,7 @@ class SpeculativePipeline(Pipeline):
         """Check on this machine whether passes are batch-invariant, unless that is known.
 
         It takes forty passes, and the user's cache folder keeps the result. Without a call, it runs
-        by itself half a second after an answer, between generations. If logits differ, passes have
+        by itself between generations, while the machine is idle. If logits differ, passes have
         their usual form from then on. progress: called with the fraction done. Raises
         `SessionError` while a generation is running.
         """
