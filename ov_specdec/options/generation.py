@@ -204,8 +204,7 @@ class GenerationOptions(Options):
     assistant_confidence_threshold: float = option(
         0.0,
         "End a draft after a draft token with a probability below X.",
-        more='With a seed, the confidence after the noise counts. "adaptive" also ends a draft '
-        "when the next draft token would not pay.",
+        more="With a seed, the confidence after the noise counts.",
         ge=0,
         le=1,
     )
