@@ -46,8 +46,8 @@ METHODS = {
     ),
     "chat": sweep("genai-prompt-lookup", (1, 2, 3, 5, 9), own=False),
 }
-GENAI = ("genai-plain", *(f"genai-draft-{n}" for n in (1, 2, 4, 6)))
-LOOKUPS = tuple(f"genai-prompt-lookup-{n}" for n in (3, 5, 9, 15))
+GENAI = ("genai-plain", *(f"genai-draft-{n}" for n in (2, 4, 6, 10)))
+LOOKUPS = tuple(f"genai-prompt-lookup-{n}" for n in (3, 5, 9))
 REAL = (*PLAIN, "suffix", "model", *GENAI, "genai-confidence", *LOOKUPS)
 """Methods of a real pair, which are slow: openvino.genai's plain decoding is not repeated."""
 
@@ -122,9 +122,16 @@ def several(pair: str, minutes: float, rounds: int) -> Part:
 def of_real_pair(pair: str, minutes: float, methods: Sequence[str]) -> Part:
     """Single requests of a real pair, whose tasks are told apart."""
     measure = partial(
-        requests, pair=pair, methods=methods, temperatures=(0.0,), tokens=48, rounds=1, field="form"
+        requests,
+        pair=pair,
+        methods=methods,
+        temperatures=(0.0,),
+        tokens=128,
+        rounds=1,
+        ends=True,
+        field="form",
     )
-    return Part(minutes, pair, f"{CODE_CHAT}; outputs of 48 tokens", measure)
+    return Part(minutes, pair, f"{CODE_CHAT}; outputs of at most 128 tokens", measure)
 
 
 def long_texts(
@@ -139,8 +146,8 @@ def long_texts(
 
 
 PARTS: Mapping[str, Part] = {
-    "real": of_real_pair("real", 14, REAL),
-    "real-int4": of_real_pair("real-int4", 12, REAL_INT4),
+    "real": of_real_pair("real", 26, REAL),
+    "real-int4": of_real_pair("real-int4", 22, REAL_INT4),
     "several-real": Part(
         9,
         "real",
