@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -36,10 +37,7 @@ class GenaiRunner:
         """See `Runner`. Token ids go in and come out, so that no tokenizer has a part in it."""
         config = configured(length, ask.max_new_tokens)
         if ask.ends:
-            from ov_specdec.models.exported import open_exported  # here, for the sake of memory
-
-            config.ignore_eos = False
-            config.stop_token_ids = set(open_exported(self._model).eos_token_ids)
+            config.ignore_eos, config.stop_token_ids = False, self._ends
         if ask.temperature:
             config.do_sample, config.temperature = True, ask.temperature
         if ask.json_schema:
@@ -63,6 +61,12 @@ class GenaiRunner:
             # Its own count leaves out the last round. Each pass of the main adds one of its own.
             accepted=None if draft is None else len(token_ids) - passes,
         )
+
+    @cached_property
+    def _ends(self) -> set[int]:
+        from ov_specdec.models.exported import open_exported  # here, for the sake of memory
+
+        return set(open_exported(self._model).eos_token_ids)
 
 
 class GenaiEngine:
