@@ -29,11 +29,15 @@ PROMPTS = {
 """What captions call prompts."""
 
 
+def of_lengths(method: str, lengths: Sequence[int]) -> tuple[str, ...]:
+    """A method by these draft lengths."""
+    return tuple(f"{method}-{n}" for n in lengths)
+
+
 def sweep(peer: str, lengths: Sequence[int], *, own: bool = True) -> tuple[str, ...]:
     """Default, plain, and the same draft lengths of this project and of openvino.genai."""
-    constant = tuple(f"constant-{n}" for n in lengths if own)
-    peers = ("genai-plain", "genai-plain-again", *(f"{peer}-{n}" for n in lengths))
-    return (*PLAIN, *constant, *peers)
+    constant = of_lengths("constant", lengths) if own else ()
+    return (*PLAIN, *constant, "genai-plain", "genai-plain-again", *of_lengths(peer, lengths))
 
 
 METHODS = {
@@ -46,19 +50,13 @@ METHODS = {
     ),
     "chat": sweep("genai-prompt-lookup", (1, 2, 3, 5, 9), own=False),
 }
-LOOKUPS = tuple(f"genai-prompt-lookup-{n}" for n in (3, 5, 9))
-REAL = (
-    *(*PLAIN, "suffix", "model", "genai-plain"),
-    *(f"genai-draft-{n}" for n in (2, 4, 6, 10)),
-    *("genai-confidence", *LOOKUPS),
-)
+LOOKUPS = of_lengths("genai-prompt-lookup", (3, 5, 9))
+REAL_DRAFTS = of_lengths("genai-draft", (2, 4, 6, 10))
+REAL = (*PLAIN, "suffix", "model", "genai-plain", *REAL_DRAFTS, "genai-confidence", *LOOKUPS)
 """Methods of a real pair, which are slow: openvino.genai's plain decoding is not repeated."""
 
-REAL_INT4 = (
-    *("plain", "default", "suffix", "genai-plain"),
-    *(f"genai-draft-{n}" for n in (1, 2, 4)),
-    *LOOKUPS,
-)
+INT4_DRAFTS = of_lengths("genai-draft", (1, 2, 4))
+REAL_INT4 = ("plain", "default", "suffix", "genai-plain", *INT4_DRAFTS, *LOOKUPS)
 
 FEW = ("plain", "default", "genai-plain", "genai-draft-2")
 READING = (*FEW, "genai-plain-f16")
